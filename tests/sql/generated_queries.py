@@ -84,9 +84,10 @@ class Generator:
     def _grouped(self) -> tuple[str, bool]:
         table, rng = self._table(), self.rng
         column, counted = self._column(table), self._column(table)
+        shown = f"count(*), count({counted}), min({counted}), max({counted})"
         having = f" HAVING count(*) > {rng.randrange(4)}" if rng.random() < 0.3 else ""
         return (
-            f"SELECT {column}, count(*), count({counted}), min({counted}), max({counted}) FROM sys.{table}{self._where(table)} GROUP BY 1{having}",
+            f"SELECT {column}, {shown} FROM sys.{table}{self._where(table)} GROUP BY 1{having}",
             False,
         )
 
@@ -185,7 +186,8 @@ class Generator:
         if kind < 0.75:
             return f"({name} BETWEEN {self._literal(table, column)} AND {self._literal(table, column)})"
         if kind < 0.82:
-            return f"({name} {rng.choice(['LIKE', 'NOT LIKE', 'GLOB'])} {rng.choice([chr(39) + '%a%' + chr(39), chr(39) + 'n*' + chr(39), chr(39) + '_' + chr(39), self._literal(table, column)])})"
+            pattern = rng.choice(["'%a%'", "'n*'", "'_'", self._literal(table, column)])
+            return f"({name} {rng.choice(['LIKE', 'NOT LIKE', 'GLOB'])} {pattern})"
         if kind < 0.9:
             return f"({name} {rng.choice(['IS NULL', 'IS NOT NULL'])})"
         if kind < 0.95:

@@ -18,18 +18,23 @@ def load_sqlite(maker: Any, runs: int) -> None:
         "INSERT INTO organizations (organization_id, display_name, created_at) VALUES ('acme', 'acme', 0), ('beta', 'beta', 0)",
         f"""INSERT INTO templates (template_id, name, job_type, created_by, created_at, updated_at)
         {NUMBERED.format(count=SCHEDULES)} SELECT {_blob("'aaaaaaaa'", "i")}, 'type_' || i, 'type_' || i, 'x', 0, 0 FROM n""",
-        f"""INSERT INTO schedules (schedule_id, organization_id, template_id, name, kind, interval_us, cursor_at, created_by, created_at, updated_at)
+        f"""INSERT INTO schedules (schedule_id, organization_id, template_id, name, kind, interval_us, cursor_at, created_by,
+        created_at, updated_at)
         {NUMBERED.format(count=SCHEDULES)} SELECT {_blob("'bbbbbbbb'", "i")}, {ORGANIZATION.format(i="i")}, {_blob("'aaaaaaaa'", "i")},
         'job_' || i, 'EVERY', 60000000, 0, 'x', 0, 0 FROM n""",
-        f"""INSERT INTO jobs (number, job_id, organization_id, template_id, job_type, origin, root_id, status, priority, position, run_at, created_at,
-        queued_at, started_at, finished_at, worker_id, schedule_id, due_at, owner, max_retries, max_crashes, timeout, executor, backoff, params)
-        {NUMBERED.format(count=runs)} SELECT i, {_blob("'cccccccc'", "i")}, {ORGANIZATION.format(i="(i % 500 + 1)")}, {_blob("'aaaaaaaa'", "(i % 500 + 1)")},
+        f"""INSERT INTO jobs (number, job_id, organization_id, template_id, job_type, origin, root_id, status, priority, position, run_at,
+        created_at, queued_at, started_at, finished_at, worker_id, schedule_id, due_at, owner, max_retries, max_crashes, timeout,
+        executor, backoff, params)
+        {NUMBERED.format(count=runs)} SELECT i, {_blob("'cccccccc'", "i")}, {ORGANIZATION.format(i="(i % 500 + 1)")},
+        {_blob("'aaaaaaaa'", "(i % 500 + 1)")},
         'type_' || (i % 500 + 1), 'schedule', {_blob("'cccccccc'", "i")}, {STATUS.format(i="i")}, 50, i, {START_US} + i * {STEP_US},
-        {START_US} + i * {STEP_US}, {START_US} + i * {STEP_US}, {START_US} + i * {STEP_US} + 1000, {START_US} + i * {STEP_US} + 1000 + i % 977 * 5000,
+        {START_US} + i * {STEP_US}, {START_US} + i * {STEP_US}, {START_US} + i * {STEP_US} + 1000,
+        {START_US} + i * {STEP_US} + 1000 + i % 977 * 5000,
         x'dddddddddddddddddddddddddddddddd', {_blob("'bbbbbbbb'", "(i % 500 + 1)")}, {START_US} + i * {STEP_US}, 'user' || i % 7, 3, 3, 300,
         'thread', '[60,2,86400,0]', '{{}}' FROM n""",
         f"""INSERT INTO job_runs (job_number, run_id, status, started_at, finished_at, result, error)
-        SELECT number, {_blob("'eeeeeeee'", "number")}, CASE status WHEN 'DEAD_LETTER' THEN 'FAILED' ELSE status END, started_at, finished_at,
+        SELECT number, {_blob("'eeeeeeee'", "number")}, CASE status WHEN 'DEAD_LETTER' THEN 'FAILED' ELSE status END, started_at,
+        finished_at,
         '{{"rows": 3}}', CASE status WHEN 'DEAD_LETTER' THEN 'ValueError: no' END FROM jobs""",
     )
 
@@ -49,18 +54,23 @@ def load_postgres(maker: Any, runs: int) -> None:
         "INSERT INTO organizations (organization_id, display_name, created_at) VALUES ('acme', 'acme', 0), ('beta', 'beta', 0)",
         f"""INSERT INTO templates (template_id, name, job_type, created_by, created_at, updated_at)
         SELECT {an_id("aaaaaaaa", "i")}, 'type_' || i, 'type_' || i, 'x', 0, 0 FROM generate_series(1, {SCHEDULES}) AS i""",
-        f"""INSERT INTO schedules (schedule_id, organization_id, template_id, name, kind, interval_us, cursor_at, created_by, created_at, updated_at)
-        SELECT {an_id("bbbbbbbb", "i")}, {ORGANIZATION.format(i="i")}, {an_id("aaaaaaaa", "i")}, 'job_' || i, 'EVERY', 60000000, 0, 'x', 0, 0
-        FROM generate_series(1, {SCHEDULES}) AS i""",
-        f"""INSERT INTO job_facts (number, job_id, organization_id, template_id, job_type, origin, root_id, schedule_id, due_at, owner, max_retries,
-        max_crashes, backoff, timeout, executor, created_at)
-        SELECT i, {an_id("cccccccc", "i")}, {ORGANIZATION.format(i="(i % 500 + 1)")}, {an_id("aaaaaaaa", "(i % 500 + 1)")}, 'type_' || (i % 500 + 1),
-        'schedule', {an_id("cccccccc", "i")}, {an_id("bbbbbbbb", "(i % 500 + 1)")}, {facts}, 'user' || i % 7, 3, 3, '[60,2,86400,0]', 300,
+        f"""INSERT INTO schedules (schedule_id, organization_id, template_id, name, kind, interval_us, cursor_at, created_by,
+        created_at, updated_at)
+        SELECT {an_id("bbbbbbbb", "i")}, {ORGANIZATION.format(i="i")}, {an_id("aaaaaaaa", "i")}, 'job_' || i, 'EVERY', 60000000, 0,
+        'x', 0, 0 FROM generate_series(1, {SCHEDULES}) AS i""",
+        f"""INSERT INTO job_facts (number, job_id, organization_id, template_id, job_type, origin, root_id, schedule_id, due_at, owner,
+        max_retries, max_crashes, backoff, timeout, executor, created_at)
+        SELECT i, {an_id("cccccccc", "i")}, {ORGANIZATION.format(i="(i % 500 + 1)")}, {an_id("aaaaaaaa", "(i % 500 + 1)")},
+        'type_' || (i % 500 + 1),
+        'schedule', {an_id("cccccccc", "i")}, {an_id("bbbbbbbb", "(i % 500 + 1)")}, {facts}, 'user' || i % 7, 3, 3,
+        '[60,2,86400,0]', 300,
         'thread', {facts} FROM generate_series(1, {runs}) AS i""",
-        f"""INSERT INTO job_ends (number, job_type, status, created_at, finished_at, priority, position, run_at, queued_at, started_at, worker_id, run_id)
-        SELECT i, 'type_' || (i % 500 + 1), {STATUS.format(i="i")}, {facts}, {facts} + 1000 + i % 977 * 5000, 50, i, {facts}, {facts}, {facts} + 1000,
+        f"""INSERT INTO job_ends (number, job_type, status, created_at, finished_at, priority, position, run_at, queued_at,
+        started_at, worker_id, run_id)
+        SELECT i, 'type_' || (i % 500 + 1), {STATUS.format(i="i")}, {facts}, {facts} + 1000 + i % 977 * 5000, 50, i, {facts}, {facts},
+        {facts} + 1000,
         {an_id("dddddddd", "1")}, {an_id("eeeeeeee", "i")} FROM generate_series(1, {runs}) AS i""",
-        "INSERT INTO run_notes (job_number, result, error) SELECT number, '{\"rows\": 3}', CASE status WHEN 'DEAD_LETTER' THEN 'ValueError: no' END"
-        " FROM job_ends",
+        "INSERT INTO run_notes (job_number, result, error) SELECT number, '{\"rows\": 3}', "
+        "CASE status WHEN 'DEAD_LETTER' THEN 'ValueError: no' END FROM job_ends",
     )
     maker._sql("ANALYZE")

@@ -30,6 +30,11 @@ STATES = {
 }  # fmt: skip
 
 
+WHOSE = [("default", "mia"), ("acme", "ada"), ("acme", "uma"), ("acme", "bob"), ("beta", "ben"), ("beta", "bea")]
+ADMINS = {"default": "mia", "acme": "ada", "beta": "ben"}
+NAMES = ["nightly", "hourly", "a.b", "Ünï", "it's", "bad-one"]
+
+
 def build(rota: Rota, clock: ManualClock, seed: int = 3) -> None:
     """Fill a store through the front door, and leave some jobs running."""
     rng = Random(seed)
@@ -42,38 +47,9 @@ def build(rota: Rota, clock: ManualClock, seed: int = 3) -> None:
     def bad(n: int = 0) -> None:
         raise ValueError(f"n is {n}")
 
-    for name in ("acme", "beta", "empty"):
-        rota.organizations.create(name)
-    rota.calendars.update("holidays", ["2026-12-25", "2026-01-01"])
-    whose = [("default", "mia"), ("acme", "ada"), ("acme", "uma"), ("acme", "bob"), ("beta", "ben"), ("beta", "bea")]
-    names = ["nightly", "hourly", "a.b", "Ünï", "it's", "bad-one"]
-    for organization, owner in whose:
-        own = rota.acting_as(Actor(owner, organization, Role.ADMIN))
-        for name in names[:4] if owner in {"mia", "ada", "ben"} else ():
-            every = {"hourly": {"every": 3600}, "nightly": {"cron": "0 2 * * *"}}.get(name, {"every": 86_400})
-            own.schedules.create(name, "good", description=f"of {owner}" if rng.random() < 0.5 else None, **every)
-    for organization in ("acme", "beta", "default"):
-        owner = {"acme": "ada", "beta": "ben", "default": "mia"}[organization]
-        own = rota.acting_as(Actor(owner, organization, Role.ADMIN))
-        own.schedules.create("bad-one", "bad", every=7200)
-        own.schedules.create("it's", "good", every=7200, depends_on=["nightly"])
-        own.schedules.pause("a.b")
-    rota.acting_as(Actor("uma", "acme", Role.ADMIN)).schedules.create("own", "good", every=1800, priority=70, params={"n": 3})
-    rota.templates.update("bad", max_running=3, rate_limit="5/60s")
-    rota.schedules.disable("a.b", organization="beta")
-    for name, organization, role in (
-        ("mia", "default", "system_manager"),
-        ("ada", "acme", "admin"),
-        ("uma", "acme", "user"),
-        ("ben", "beta", "admin"),
-    ):
-        rota.users.create(name, organization=organization, role=role)
+    _define(rota, rng)
     for step in range(10):
-        for organization, owner in whose:
-            own = rota.acting_as(Actor(owner, organization, Role.ADMIN))
-            for _ in range(rng.randrange(1, 4)):
-                own.schedules.fire("own" if owner == "uma" and rng.random() < 0.2 else rng.choice(names), {"n": rng.randrange(20)})
-            own.enqueue(rng.choice(["good", "bad"]), {"n": rng.randrange(20)}, run_at=None)
+        _submit(rota, rng)
         clock.advance(minutes=rng.choice([1, 7, 61]), microseconds=rng.randrange(2000))
         for job in rota.jobs.list(status="QUEUED", limit=500):
             if rng.random() < 0.1:
@@ -83,14 +59,56 @@ def build(rota: Rota, clock: ManualClock, seed: int = 3) -> None:
             clock.advance(milliseconds=rng.randrange(3))
             rota.turn()
     rota.acting_as(MANAGER).schedules.delete("hourly", organization="beta")
-    for name in ("bad-one", "nightly"):
-        for organization, owner in whose:
-            rota.acting_as(Actor(owner, organization, Role.ADMIN)).schedules.fire(name)
-    rota.turn()
-    rota.turn()
-    for organization, owner in whose:
-        rota.acting_as(Actor(owner, organization, Role.ADMIN)).schedules.fire("nightly")
-        rota.acting_as(Actor(owner, organization, Role.ADMIN)).schedules.fire("it's")
+    _fire(rota, "bad-one", "nightly")
+    for _ in range(6):
+        clock.advance(seconds=61)
+        rota.turn()
+        rota.turn()
+    _fire(rota, "nightly", "it's")
+    _leave_running(rota, clock)
+
+
+def _as(rota: Rota, organization: str, owner: str) -> Rota:
+    return rota.acting_as(Actor(owner, organization, Role.ADMIN))
+
+
+def _define(rota: Rota, rng: Random) -> None:
+    for name in ("acme", "beta", "empty"):
+        rota.organizations.create(name)
+    rota.calendars.update("holidays", ["2026-12-25", "2026-01-01"])
+    for organization, owner in ADMINS.items():
+        own = _as(rota, organization, owner)
+        own.schedules.create("nightly", "good", cron="0 2 * * *", description=f"of {owner}")
+        own.schedules.create("hourly", "good", every=3600)
+        for name in ("a.b", "Ünï"):
+            own.schedules.create(name, "good", every=86_400, description="daily" if rng.random() < 0.5 else None)
+        own.schedules.create("bad-one", "bad", every=7200)
+        own.schedules.create("it's", "good", every=7200, depends_on=["nightly"])
+        own.schedules.pause("a.b")
+    _as(rota, "acme", "uma").schedules.create("own", "good", every=1800, priority=70, params={"n": 3})
+    rota.templates.update("bad", max_running=3, rate_limit="5/60s")
+    rota.schedules.disable("a.b", organization="beta")
+    for organization, owner in WHOSE:
+        rota.users.create(owner, organization=organization, role="admin" if owner in ADMINS.values() else "user")
+    _as(rota, "acme", "ada").calendars.update("acme days", ["2026-05-01"], description="of acme")
+
+
+def _submit(rota: Rota, rng: Random) -> None:
+    for organization, owner in WHOSE:
+        own = _as(rota, organization, owner)
+        for _ in range(rng.randrange(1, 4)):
+            name = "own" if owner == "uma" and rng.random() < 0.2 else rng.choice(NAMES)
+            own.schedules.fire(name, {"n": rng.randrange(20)})
+        own.enqueue(rng.choice(["good", "bad"]), {"n": rng.randrange(20)})
+
+
+def _fire(rota: Rota, *names: str) -> None:
+    for organization, owner in WHOSE:
+        for name in names:
+            _as(rota, organization, owner).schedules.fire(name)
+
+
+def _leave_running(rota: Rota, clock: ManualClock) -> None:
     desk = Desk(rota._session.open().store)
     desk.now = clock.now()
     # A clock that is set back lets some end before they have started.
@@ -98,8 +116,7 @@ def build(rota: Rota, clock: ManualClock, seed: int = 3) -> None:
     desk.advance(-5000)
     desk.done(*began)
     desk.advance(5000.5)
-    for organization, owner in whose:
-        rota.acting_as(Actor(owner, organization, Role.ADMIN)).schedules.fire("nightly")
+    _fire(rota, "nightly")
     desk.claim(7, types=("good", "bad"))
 
 
@@ -141,10 +158,13 @@ def ts(value: int | None) -> str | None:
 JOBS = (
     "SELECT j.number, j.job_id, j.organization_id, j.owner, j.schedule_id, j.status, j.attempt, j.due_at, j.run_at, j.started_at,"
     " j.finished_at, j.error_type, j.reason, j.worker_id, j.target_node, j.shard, j.job_type, j.template_id, j.created_at, j.queued_at,"
-    " j.priority, j.origin, j.root_id, j.params, j.max_retries, j.timeout, j.unique_key, j.held, j.ended_by, j.tags, j.group_id, j.executor,"
-    " j.expires_at, j.failures, j.crashes, j.lane, j.retry_of, j.position, j.blockers FROM jobs AS j"
+    " j.priority, j.origin, j.root_id, j.params, j.max_retries, j.timeout, j.unique_key, j.held, j.ended_by, j.tags, j.group_id,"
+    " j.executor, j.expires_at, j.failures, j.crashes, j.lane, j.retry_of, j.position, j.blockers FROM jobs AS j"
 )
-RUNS = "SELECT job_number, run_id, result, result_message, error, error_code, exit_code, rows_affected, progress, progress_message FROM job_runs"
+RUNS = (
+    "SELECT job_number, run_id, result, result_message, error, error_code, exit_code, rows_affected, progress, progress_message"
+    " FROM job_runs"
+)
 
 
 def visible(row: dict[str, Any], actor: Actor) -> bool:
@@ -172,8 +192,8 @@ def job_runs(raw: Raw, actor: Actor) -> list[dict[str, Any]]:
             "state": STATES[job["status"]], "status": job["status"], "retry_count": job["attempt"] - 1,
             "result_message": next((each for each in (run["result_message"], run["error"], job["reason"]) if each is not None), None),
             "rows_affected": run["rows_affected"], "result_data": run["result"], "error_code": run["exit_code"], "sqlstate": None,
-            "error_type": job["error_type"], "run_id": dashed(run["run_id"]), "worker_id": dashed(job["worker_id"]), "number": job["number"],
-            "organization": job["organization_id"], "owner": job["owner"],
+            "error_type": job["error_type"], "run_id": dashed(run["run_id"]), "worker_id": dashed(job["worker_id"]),
+            "number": job["number"], "organization": job["organization_id"], "owner": job["owner"],
         })  # fmt: skip
     return found
 
@@ -188,14 +208,14 @@ def same(row: dict[str, Any], names: str) -> dict[str, Any]:
 
 
 SCHEDULES = (
-    "SELECT schedule_id, template_id, organization_id, created_by AS owner, name, description, kind, cron_expression, interval_us, at, starts_at,"
-    " ends_at, timezone, state, next_trigger_at, last_triggered_at, on_completion, run_as, created_at, updated_at, catch_up, overlap, calendar,"
-    " priority, param_overrides, version, depends_on, dropped_at FROM schedules"
+    "SELECT schedule_id, template_id, organization_id, created_by AS owner, name, description, kind, cron_expression, interval_us, at,"
+    " starts_at, ends_at, timezone, state, next_trigger_at, last_triggered_at, on_completion, run_as, created_at, updated_at, catch_up,"
+    " overlap, calendar, priority, param_overrides, version, depends_on, dropped_at FROM schedules"
 )
 TEMPLATES = (
-    "SELECT template_id, organization_id, name, display_name, description, kind, job_type, state, requires_permission, max_running, concurrency,"
-    " rate_limit, rate_window, version, created_by, created_at, updated_at, body, job_class, partition_strategy, partition_shard,"
-    " partition_expression FROM templates"
+    "SELECT template_id, organization_id, name, display_name, description, kind, job_type, state, requires_permission, max_running,"
+    " concurrency, rate_limit, rate_window, version, created_by, created_at, updated_at, body, job_class, partition_strategy,"
+    " partition_shard, partition_expression FROM templates"
 )
 
 
@@ -220,8 +240,9 @@ def jobs(raw: Raw, actor: Actor) -> list[dict[str, Any]]:
             **times(row, starts_at="starts_at", ends_at="ends_at", next_run_time="next", last_run_time="last_triggered_at",
                     created_at="created_at", updated_at="updated_at"),
             **same(row, "on_completion state catch_up overlap calendar priority version"), "partition_strategy": None,
-            "partition_shard_uuid": None, "partition_expression": None, "max_retries": 1, "retry_backoff_seconds": 60, "timeout_seconds": 300,
-            "created_by_user_uuid": name_id("user", row["owner"]), "created_by": row["owner"], "run_as_role_uuid": None, "held_by": None,
+            "partition_shard_uuid": None, "partition_expression": None, "max_retries": 1, "retry_backoff_seconds": 60,
+            "timeout_seconds": 300, "created_by_user_uuid": name_id("user", row["owner"]), "created_by": row["owner"],
+            "run_as_role_uuid": None, "held_by": None,
             "params": row["param_overrides"], "template": template["name"], "organization": row["organization_id"],
         })  # fmt: skip
     return found
@@ -312,8 +333,8 @@ def templates(raw: Raw, actor: Actor) -> list[dict[str, Any]]:
         {
             **same(row, "display_name description state requires_permission max_running concurrency rate_limit version created_by"),
             "template_uuid": dashed(row["template_id"]), "template_name": row["name"], "job_type": "PROCEDURE", "type": row["job_type"],
-            "rate_window_seconds": None if row["rate_window"] is None else row["rate_window"] / 1e6, "max_retries": 1, "timeout_seconds": 300,
-            "organization": row["organization_id"], **times(row, created_at="created_at", updated_at="updated_at"),
+            "rate_window_seconds": None if row["rate_window"] is None else row["rate_window"] / 1e6, "max_retries": 1,
+            "timeout_seconds": 300, "organization": row["organization_id"], **times(row, created_at="created_at", updated_at="updated_at"),
         }
         for row in of_organization(raw, actor, TEMPLATES, shared=True)
     ]  # fmt: skip

@@ -13,8 +13,8 @@ import apsw
 
 from rota.model.settings import Settings
 from rota.sql.catalog import TABLES, Table
-from rota.sql.errors import SqlError, SqlForbiddenError, SqlLimitError, SqlQueryError, SqlReadOnlyError, SqlSyntaxError
-from rota.sql.query_errors import only_sys, query_error
+from rota.sql.errors import SqlError, SqlForbiddenError, SqlLimitError, SqlReadOnlyError, SqlSyntaxError
+from rota.sql.query_errors import not_in_sys, query_error
 from rota.sql.result import Notice, Result
 from rota.sql.virtual import Elsewhere, Module, Rows
 
@@ -57,6 +57,7 @@ class PrivateDatabase:
         self.tables = tables
         self.rows: Rows | None = None
         """Where the tables get their rows from, while a query runs."""
+        self.text = ""
         self._end = 0.0
         self._refusal: SqlError | None = None
         self._statements = 0
@@ -72,11 +73,20 @@ class PrivateDatabase:
         self._raw.set_progress_handler(lambda: time.monotonic() > self._end, PROGRESS_STEPS)
         self._raw.exec_trace = self._begin
 
+    @property
+    def is_spoilt(self) -> bool:
+        """Whether something was refused that may have made SQLite read its schema anew, which is not allowed any more."""
+        return self._refusal is not None
+
+    def close(self) -> None:
+        """Let go of its memory now: its tables and it refer to each other."""
+        self._raw.close(force=True)
+
     def _add_tables(self) -> None:
         raw = self._raw
         raw.create_collation("uuid", compare_ids)
-        raw.create_module("rota", Module(self), use_bestindex_object=True, iVersion=3, read_only=True)  # type: ignore[arg-type] # apsw's protocol asks for methods that are optional
-        raw.create_module("elsewhere", Elsewhere(self), use_bestindex_object=True, iVersion=3, read_only=True)  # type: ignore[arg-type] # as above
+        raw.create_module("rota", Module(self), use_bestindex_object=True, read_only=True)  # type: ignore[arg-type] # apsw's protocol asks for methods that are optional
+        raw.create_module("elsewhere", Elsewhere(self), use_bestindex_object=True, read_only=True)  # type: ignore[arg-type] # as above
         raw.execute("ATTACH ':memory:' AS sys")
         for name in self.tables:
             raw.execute(f"CREATE VIRTUAL TABLE sys.{name} USING rota")
@@ -85,7 +95,7 @@ class PrivateDatabase:
 
     def answer(self, rows: Rows, text: str, params: Params, *, settings: Settings, end: float) -> Result:
         """Answer one query, until a moment of the monotonic clock."""
-        self.rows, self._end, self._refusal, self._statements = rows, end, None, 0
+        self.rows, self.text, self._end, self._refusal, self._statements = rows, text, end, None, 0
         self._raw.limit(apsw.SQLITE_LIMIT_LENGTH, settings.sql_bytes_max)
         cursor = self._raw.cursor()
         try:
@@ -146,7 +156,7 @@ class PrivateDatabase:
         if action == apsw.SQLITE_FUNCTION:
             return SqlForbiddenError(f"{second} is not among the functions that can be used here", sqlstate="42501")
         if action == apsw.SQLITE_READ:
-            return SqlQueryError(only_sys(str(first), self.tables), sqlstate="42P01")
+            return not_in_sys(str(first), self.tables, self.text)
         if action in WRITES:
             return SqlReadOnlyError("the tables of sys can only be read")
         return SqlForbiddenError("only queries over sys are possible here")
@@ -193,9 +203,11 @@ class PrivateDatabases:
         finally:
             with self._change:
                 self._running -= 1
-                if database is not None:
+                if database is not None and not database.is_spoilt:
                     self._idle.append(database)
                 self._change.notify()
+            if database is not None and database.is_spoilt:
+                database.close()
 
 
 class _Process:

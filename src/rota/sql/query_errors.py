@@ -26,9 +26,16 @@ PATTERNS = (
 )
 
 
-def only_sys(name: str, tables: Collection[str]) -> str:
-    """Return what is said of a table that is not in sys."""
-    return f"only tables of sys can be read here{_meant(name, tables, 'sys.')}"
+def not_in_sys(name: str, tables: Collection[str], text: str = "") -> SqlError:
+    """Return the error of a table that is not in sys."""
+    reason = f"only tables of sys can be read here{_meant(name, tables, 'sys.')}"
+    return SqlQueryError(reason, _place_of(name, text), sqlstate="42P01", found=name)
+
+
+def _place_of(name: str, text: str) -> Location:
+    """Return where a table is named, which SQLite does not say."""
+    found = re.search(rf"(?:\b\w+\s*\.\s*)?\b{re.escape(name)}\b", text, re.IGNORECASE)
+    return START if found is None else SourceText(text).location(found.start())
 
 
 def query_error(error: Exception, text: str, tables: Mapping[str, Table]) -> SqlError:
@@ -41,15 +48,16 @@ def query_error(error: Exception, text: str, tables: Mapping[str, Table]) -> Sql
         return SqlQueryError(f"a parameter has a value that SQL has not: {reason}", place, sqlstate="22023")
     if isinstance(error, apsw.TooBigError):
         return SqlLimitError(f"a value or the query is too large: {reason} (setting sql_bytes_max)", place, sqlstate="54000")
-    return _of_names(reason, place, tables) or _of_patterns(reason, place)
+    return _of_names(reason, place, text, tables) or _of_patterns(reason, place)
 
 
-def _of_names(reason: str, place: Location, tables: Mapping[str, Table]) -> SqlError | None:
+def _of_names(reason: str, place: Location, text: str, tables: Mapping[str, Table]) -> SqlError | None:
     table = NO_TABLE.match(reason)
+    if table is not None and table[1] != "sys":
+        return not_in_sys(table[2], tables, text)
     if table is not None:
-        if table[1] != "sys":
-            return SqlQueryError(only_sys(table[2], tables), place, sqlstate="42P01")
-        return SqlQueryError(f"there is no table sys.{table[2]}{_meant(table[2], tables, 'sys.')}", place, sqlstate="42P01")
+        missing = f"there is no table sys.{table[2]}{_meant(table[2], tables, 'sys.')}"
+        return SqlQueryError(missing, _place_of(table[2], text), sqlstate="42P01", found=table[2])
     column = NO_COLUMN.match(reason)
     if column is None:
         return None

@@ -16,8 +16,7 @@ import msgspec
 
 from rota.ports.scan import Bound, Compares, Order
 from rota.sql.catalog import Column, Table, Type
-from rota.sql.errors import SqlQueryError
-from rota.sql.query_errors import only_sys
+from rota.sql.query_errors import not_in_sys
 
 COMPARES = {
     apsw.SQLITE_INDEX_CONSTRAINT_EQ: Compares.EQUAL,
@@ -91,7 +90,7 @@ class Elsewhere:
 
     def BestIndexObject(self, _info: apsw.IndexInfo) -> bool:  # noqa: N802 - apsw's own name
         """Refuse the query."""
-        raise SqlQueryError(only_sys(self._name, self._database.tables), sqlstate="42P01")
+        raise not_in_sys(self._name, self._database.tables, self._database.text)
 
     def Disconnect(self) -> None:  # noqa: N802 - apsw's own name
         """Hold nothing."""
