@@ -11,7 +11,6 @@ import pytest
 from rota import Settings
 from rota.model.gate import Actor, Right, Role
 from rota.model.states import Status
-from rota.operation import Ask
 from rota.sql.catalog import STATES, TABLES, error_code_shown, sqlstate_shown
 from rota.sql.errors import SqlError, SqlLimitError
 from rota.sql.grammar import SYS_TABLES
@@ -209,8 +208,9 @@ def test_a_query_that_takes_too_long_is_ended(small):
 @pytest.mark.parametrize("kind", [SqliteMaker, WorldMaker], ids=lambda maker: maker.name)
 def test_a_step_of_the_store_that_takes_too_long_is_ended(kind, tmp_path, monkeypatch):
     world, _ = make_world(kind, tmp_path, sql_timeout=0.3)
-    slow = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 100000000) SELECT 'x' AS organization_id, 'x' AS display_name"
-    slow += ", 'x' AS state, 0 AS max_running, 0 AS max_queued, 0 AS max_priority, count(*) AS created_at FROM n"
+    slow = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 100000000)"
+    slow += " SELECT 'x' AS organization_id, 'x' AS display_name, 'x' AS state, 0 AS max_running, 0 AS max_queued,"
+    slow += " 0 AS max_priority, count(*) AS created_at FROM n"
     texts = world.rota._session.open() and __import__(f"rota.stores.{kind.name}.db", fromlist=["db"])
     named = texts.statements() if kind is SqliteMaker else texts.texts()
     monkeypatch.setitem(named, "scan_organizations", slow)
@@ -243,18 +243,27 @@ def test_an_answer_that_is_too_large_is_cut(tmp_path):
 
 def test_only_a_few_queries_run_at_a_time_in_a_process(tmp_path):
     world, _ = make_world(SqliteMaker, tmp_path, sql_running=1, sql_timeout=1.0)
-    busy = threading.Thread(target=lambda: pytest.raises(SqlLimitError, world.result, MANAGER, ENDLESS))
+    outcomes = []
+
+    def endless():
+        try:
+            world.result(MANAGER, ENDLESS)
+        except SqlLimitError as late:
+            outcomes.append(late.sqlstate)
+
+    busy = threading.Thread(target=endless)
     busy.start()
     eventually(lambda: process.databases._running == 1)
-    patient = Ask(world.rota._session, MANAGER, Right.READ)
+    ask = world.ask(MANAGER)
     with closing(world.rota):
+        world.rota._session.settings = Settings(sql_running=1, sql_timeout=0.05)
         with pytest.raises(SqlLimitError) as refused:
-            world.rota._session.settings = Settings(sql_running=1, sql_timeout=0.05)
-            select(patient, "SELECT 1")
+            select(ask, "SELECT 1")
         assert refused.value.sqlstate == "53300"
         world.rota._session.settings = Settings(sql_running=1, sql_timeout=60.0)
-        assert select(patient, "SELECT 1").rows == ((1,),)
+        assert select(ask, "SELECT 1").rows == ((1,),)
         busy.join()
+    assert outcomes == ["57014"]
 
 
 # ---- who sees what ----------------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from psycopg.types.numeric import Int8Dumper
 from rota.model.values import Claimed, Instant
 from rota.ports.scan import Bound, Compares, Order
 from rota.stores.verbs.db import load
-from rota.stores.verbs.relations import RELATIONS, Kind, Words, scan_text
+from rota.stores.verbs.relations import KEYED, RELATIONS, Kind, Words, scan_text
 
 ARMS_MAX = 200
 """Of more types than this only the first that are ready are asked for, and without an arm for each: a plan grows with its arms."""
@@ -42,7 +42,10 @@ SCAN_WORDS = Words(
         Kind.TEXT: "= ANY (ARRAY(SELECT json_array_elements_text({}::json)))",
         Kind.WHOLE: "= ANY (translate({}::text, '[]', '{{}}')::bigint[])",
     },
+    sorts_keyed=True,
 )
+ONE_EACH = frozenset({"number", "job_id"})
+"""Columns of which a value has one row."""
 _scans = count(1)
 _encode = msgspec.json.Encoder().encode
 _numbers = msgspec.json.Decoder(list[int])
@@ -113,6 +116,13 @@ class Db:
         shapes = tuple((bound.column, bound.compares) for bound in bounds)
         what = scan_of(relation, source, columns, shapes, order)
         given = {f"b{place}": bound.value for place, bound in enumerate(bounds)}
+        if any(bound.column in ONE_EACH and bound.compares in KEYED for bound in bounds):
+            # Few rows: they come at once, by a plan that is kept.
+            yield from self._run(what, given).fetchall()
+            return
+        if relation == "ends":
+            yield from self._in_steps(what, given)
+            return
         cursor: psycopg.RawServerCursor[tuple[Any, ...]] = psycopg.RawServerCursor(self.raw, f"rota_scan_{next(_scans)}")
         self._open.append(cursor)
         cursor.execute(what.text, [given[name] for name in what.names])
@@ -123,6 +133,23 @@ class Db:
                 break
             size = min(size * CHUNK_GROWS, CHUNK_MAX)
         cursor.close()
+
+    def _in_steps(self, what: Statement, given: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
+        """Read ends in the order of time, the first few, then more: most types are asked for no more than their first.
+
+        Those of one moment may come in another order the next time: each number is returned once.
+        """
+        seen: set[int] = set()
+        size = CHUNK_FIRST
+        while True:
+            rows = self._run(limited(what), given | {"want": size}).fetchall()
+            for row in rows:
+                if row[1] not in seen:
+                    seen.add(row[1])
+                    yield row
+            if len(rows) < size:
+                return
+            size *= CHUNK_GROWS
 
     @contextmanager
     def limit_steps(self, timeout_s: float) -> Iterator[None]:
@@ -336,6 +363,12 @@ def numbered(name: str) -> Statement:
 def over_source(name: str, source: str) -> Statement:
     """Return a statement over one source, put together from the pieces in reads.sql."""
     return compiled(texts()[name].replace("{source}", texts()[f"source_{source}"]))
+
+
+@lru_cache(SCANS_MAX)
+def limited(what: Statement) -> Statement:
+    """Return a scan of the first rows: parameters are those of the scan, and `want`."""
+    return Statement(f"{what.text}\n LIMIT {typed('want', len(what.names) + 1)}", (*what.names, "want"), what.packs)
 
 
 @lru_cache(SCANS_MAX)

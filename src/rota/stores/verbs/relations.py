@@ -41,6 +41,8 @@ class Relation(msgspec.Struct, frozen=True):
     """Orders that a scan has without a look at every row."""
     nullable: frozenset[str] = frozenset()
     """Columns of these orders that can be NULL."""
+    keys: frozenset[str] = frozenset()
+    """Columns of which a value has few rows."""
 
 
 class Words(msgspec.Struct, frozen=True):
@@ -49,6 +51,11 @@ class Words(msgspec.Struct, frozen=True):
     shown: dict[Kind, str]
     given: dict[Kind, str]
     among: dict[Kind, str]
+    sorts_keyed: bool = False
+    """Whether a scan by a key is kept from walking the index of its order instead."""
+
+
+KEYED = frozenset({Compares.EQUAL, Compares.AMONG})
 
 
 def _columns(whole: str = "", *, ids: str = "", text: str = "", real: str = "") -> dict[str, Kind]:
@@ -73,6 +80,7 @@ RELATIONS: dict[str, Relation] = {
         Belongs.OWNER,
         _both_ways("number", "finished_at", "started_at"),
         frozenset({"started_at"}),
+        frozenset({"number", "job_id", "schedule_id"}),
     ),
     "ends": Relation(_columns("number finished_at", text="job_type"), Belongs.STORE, _both_ways("finished_at")),
     "schedules": Relation(
@@ -139,7 +147,8 @@ def scan_text(text: str, relation: Relation, words: Words, *, columns: Sequence[
     """Return a scan over the text of a relation. Values are parameters: `b0` is that of the first bound, and so on."""
     shown = ", ".join(words.shown[relation.columns[column]].format(f"r.{column}") for column in columns)
     conditions = "".join(f"\n AND {_condition(relation, words, bound, place)}" for place, bound in enumerate(bounds))
-    sorting = "" if order is None else f"\n ORDER BY r.{order.column}{_way(relation, order)}"
+    keyed = words.sorts_keyed and any(bound.column in relation.keys for bound in bounds if bound.compares in KEYED)
+    sorting = "" if order is None else f"\n ORDER BY r.{order.column}{' + 0' if keyed else ''}{_way(relation, order)}"
     return f"SELECT {shown} FROM (\n{text}\n) AS r WHERE true{conditions}{sorting}"  # noqa: S608 - names of ours, values are parameters
 
 

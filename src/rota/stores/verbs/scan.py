@@ -190,11 +190,14 @@ class JobScan:
 
     def _between(self) -> Iterator[Row]:
         """Read ended jobs type by type, in no order."""
+        if self._db.ends_apart:
+            # Chunks of all types, by a plan that is kept: a scan of each type would be planned for itself.
+            yield from (row for _, row in self._fetched(self._ends(descending=True), self._columns))
+            return
         earliest = max((bound.value for bound in self._ended if bound.compares is Compares.LEAST), default=None)
-        source = "ended" if self._db.ends_apart else "ended_of_type"
         for job_type, last in self._types(descending=True):
             if earliest is None or last >= earliest:
-                yield from self._along(source, Bound("job_type", Compares.EQUAL, job_type), job_type=job_type)
+                yield from self._along("ended_of_type", Bound("job_type", Compares.EQUAL, job_type), job_type=job_type)
 
     def _by_finish(self) -> Iterator[Row]:
         """Read jobs in the order of their ends; live ones have none, which is the least."""
