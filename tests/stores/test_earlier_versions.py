@@ -45,6 +45,7 @@ LANDED = {
     "postgres/0013_lanes.sql": "19054c158b779066",
     "postgres/0014_lane_versions.sql": "78eef62247a6153b",
     "postgres/0015_minutes.sql": "d246e9576cc12cce",
+    "postgres/0016_scan.sql": "2d983af6ad427b20",
     "sqlite/0001_wheel.sql": "ca1b65141e685d9b",
     "sqlite/0002_trust.sql": "7e7507dbfdf193bd",
     "sqlite/0003_time.sql": "e5a8638752ef17d9",
@@ -61,6 +62,7 @@ LANDED = {
     "sqlite/0014_lanes.sql": "884381c45fa9bb16",
     "sqlite/0015_lane_versions.sql": "e191a90911b84cf0",
     "sqlite/0016_minutes.sql": "eab58c44f9c9d0b7",
+    "sqlite/0017_scan.sql": "fc7a7178fb5ed890",
 }
 """The digest of every migration. A new migration adds its line, which the test below prints."""
 

@@ -203,6 +203,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     ] = "no"
     metrics_types_max: Annotated[int, Doc("job types that metrics tell apart; further ones are counted together", 1, 10_000)] = 200
     metrics_count_max: Annotated[int, Doc("waiting jobs that metrics count, about: types and priorities share it out", 1)] = 10_000_000
+    sql_timeout: Annotated[float, Doc("how long one query over sys.* may take", 0.01, 3600)] = 5.0
+    sql_rows_max: Annotated[int, Doc("rows in the answer to one query, at most; what is left out is reported", 1, 10_000_000)] = 10_000
+    sql_bytes_max: Annotated[int, Doc("size of the answer to one query, and of each value in it, at most", 65_536, 1024 * MIB)] = 16 * MIB
+    sql_running: Annotated[int, Doc("queries that one process runs at a time; others wait for sql_timeout at most", 1, 100)] = 2
     progress_interval: Annotated[float, Doc("shortest time between two stored progress reports of a run", 0)] = 0.5
 
     synchronous: Annotated[

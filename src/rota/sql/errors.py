@@ -10,7 +10,10 @@ InvalidInput
     ├── SqlNameError         a name that can't be one
     ├── SqlScheduleError     a cron expression, moment, interval or time zone that can't be
     ├── SqlOptionError       a value outside its range
-    └── SqlParamsError       PARAMS that are not a JSON object
+    ├── SqlParamsError       PARAMS that are not a JSON object
+    ├── SqlQueryError        a query that can't be answered: an unknown table, column or function, a value of the wrong kind
+    ├── SqlDeniedError       a table that the actor may not read
+    └── SqlLimitError        a query that takes too long or is too large
 """
 
 from __future__ import annotations
@@ -122,6 +125,26 @@ class SqlParamsError(SqlError):
 
     code = InvalidParams.code
     usual_sqlstate = "22023"
+
+
+class SqlQueryError(SqlError):
+    """A query that can't be answered: an unknown table, column or function, or a value of the wrong kind."""
+
+    code = "sql_query"
+
+
+class SqlDeniedError(SqlError):
+    """A table that the actor may not read."""
+
+    code = "permission_denied"
+    usual_sqlstate = "42501"
+
+
+class SqlLimitError(SqlError):
+    """A query that takes too long, or is too large."""
+
+    code = "sql_limit"
+    usual_sqlstate = "57014"
 
 
 KINDS: dict[type[InvalidInput], type[SqlError]] = {

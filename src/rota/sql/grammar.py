@@ -411,15 +411,21 @@ UNSAFE = frozenset(
 SYS_TABLES = (
     "jobs",
     "job_runs",
+    "queue",
+    "history",
     "job_dependencies",
+    "job_secrets",
     "occurrences",
     "performance",
     "audit",
     "settings",
-    "connections",
-    "job_secrets",
-    "nodes",
-    "shards",
+    "workers",
+    "users",
+    "roles",
+    "grants",
+    "organizations",
+    "templates",
+    "calendars",
 )
 
 PRIVILEGES: dict[Privilege, tuple[TargetKind | None, ...]] = {

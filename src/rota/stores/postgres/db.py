@@ -7,8 +7,9 @@ import struct
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from functools import cache
+from contextlib import contextmanager, suppress
+from functools import cache, lru_cache
+from itertools import count
 from typing import Any
 
 import msgspec
@@ -18,7 +19,9 @@ from psycopg.adapt import AdaptersMap, Buffer, Dumper
 from psycopg.types.numeric import Int8Dumper
 
 from rota.model.values import Claimed, Instant
+from rota.ports.scan import Bound, Compares, Order
 from rota.stores.verbs.db import About, load
+from rota.stores.verbs.relations import KEYED, RELATIONS, Kind, Words, scan_text
 
 ARMS_MAX = 200
 """Of more types than this only the first that are ready are asked for, and without an arm for each: a plan grows with its arms."""
@@ -28,6 +31,22 @@ SPARE_MAX, SPARE_FADES = 16, 8
 """A claim of several types looks at most so many times as far as it wants; what it looks further shrinks by an eighth each time."""
 WAITS = frozenset({pq.TransactionStatus.INTRANS, pq.TransactionStatus.INERROR})
 """A transaction that waits for the next statement."""
+CHUNK_FIRST, CHUNK_GROWS, CHUNK_MAX = 50, 4, 20_000
+"""Rows that a scan asks the server for at first, how many times more each time, and at most."""
+SCANS_MAX = 1000
+"""Texts of scans that are kept."""
+SCAN_WORDS = Words(
+    shown=dict.fromkeys(Kind, "{}") | {Kind.ID: "hex({})"},
+    given={Kind.TEXT: "{}::text", Kind.WHOLE: "{}::bigint", Kind.REAL: "{}::double precision", Kind.ID: "{}::uuid"},
+    among={
+        Kind.TEXT: "= ANY (ARRAY(SELECT json_array_elements_text({}::json)))",
+        Kind.WHOLE: "= ANY (translate({}::text, '[]', '{{}}')::bigint[])",
+    },
+    sorts_keyed=True,
+)
+ONE_EACH = frozenset({"number", "job_id"})
+"""Columns of which a value has one row."""
+_scans = count(1)
 _encode = msgspec.json.Encoder().encode
 _numbers = msgspec.json.Decoder(list[int])
 
@@ -35,7 +54,7 @@ _numbers = msgspec.json.Decoder(list[int])
 class Db:
     """One connection and the named statements on it: see `rota.stores.verbs.db`."""
 
-    __slots__ = ("_cursor", "_first", "_spare", "raw")
+    __slots__ = ("_cursor", "_first", "_open", "_spare", "raw")
     prepares = True
     ends_apart = True
     conflict: tuple[type[Exception], ...] = (psycopg.IntegrityError,)
@@ -49,6 +68,8 @@ class Db:
         """How many ready jobs others were just claiming, as far as claims on this connection have met them."""
         self._cursor = psycopg.RawCursor(raw)
         self._first = psycopg.RawCursor(raw)
+        self._open: list[psycopg.RawServerCursor[Any]] = []
+        """Scans that may not have been read to their end."""
         # Ours alone: the caller's own connection keeps its ways.
         register(self._cursor.adapters)
 
@@ -86,6 +107,61 @@ class Db:
     def along(self, name: str, source: str, /, **values: Any) -> list[tuple[Any, ...]]:
         """Run a named statement over one of its sources."""
         return self._run(over_source(name, source), values).fetchall()
+
+    def stream(
+        self, relation: str, source: str | None, columns: tuple[str, ...], bounds: tuple[Bound, ...], order: Order | None, /, **values: Any
+    ) -> Iterator[tuple[Any, ...]]:
+        """Read a relation in chunks, each larger than the one before, with a cursor of the server's."""
+        del values  # bounds have them all
+        shapes = tuple((bound.column, bound.compares) for bound in bounds)
+        what = scan_of(relation, source, columns, shapes, order)
+        given = {f"b{place}": _bound_value(bound) for place, bound in enumerate(bounds)}
+        if any(bound.column in ONE_EACH and bound.compares in KEYED for bound in bounds):
+            # Few rows: they come at once, by a plan that is kept.
+            yield from self._run(what, given).fetchall()
+            return
+        if relation == "ends":
+            yield from self._in_steps(what, given)
+            return
+        cursor: psycopg.RawServerCursor[tuple[Any, ...]] = psycopg.RawServerCursor(self.raw, f"rota_scan_{next(_scans)}")
+        self._open.append(cursor)
+        cursor.execute(what.text, [given[name] for name in what.names])
+        size = CHUNK_FIRST
+        while rows := cursor.fetchmany(size):
+            yield from rows
+            if len(rows) < size:
+                break
+            size = min(size * CHUNK_GROWS, CHUNK_MAX)
+        cursor.close()
+
+    def _in_steps(self, what: Statement, given: dict[str, Any]) -> Iterator[tuple[Any, ...]]:
+        """Read ends in the order of time, the first few, then more: most types are asked for no more than their first.
+
+        Those of one moment may come in another order the next time: each number is returned once.
+        """
+        seen: set[int] = set()
+        size = CHUNK_FIRST
+        while True:
+            rows = self._run(limited(what), given | {"want": size}).fetchall()
+            for row in rows:
+                if row[1] not in seen:
+                    seen.add(row[1])
+                    yield row
+            if len(rows) < size:
+                return
+            size *= CHUNK_GROWS
+
+    @contextmanager
+    def limit_steps(self, timeout_s: float) -> Iterator[None]:
+        """Have the server cancel a step that takes longer."""
+        self._cursor.execute("SELECT set_config('statement_timeout', $1, true)", [f"{max(1, round(timeout_s * 1000))}ms"])
+        try:
+            yield
+        finally:
+            cursors, self._open = self._open, []
+            for cursor in cursors:
+                with suppress(psycopg.Error):
+                    cursor.close()
 
     def added(self, name: str, count: int, /, **values: Any) -> Sequence[int]:
         """Run a statement that adds jobs, and have it return their numbers."""
@@ -290,6 +366,26 @@ def numbered(name: str) -> Statement:
 def over_source(name: str, source: str) -> Statement:
     """Return a statement over one source, put together from the pieces in reads.sql."""
     return compiled(texts()[name].replace("{source}", texts()[f"source_{source}"]))
+
+
+@lru_cache(SCANS_MAX)
+def _bound_value(bound: Bound) -> Any:
+    return msgspec.json.encode(bound.value).decode() if bound.compares is Compares.AMONG else bound.value
+
+
+def limited(what: Statement) -> Statement:
+    """Return a scan of the first rows: parameters are those of the scan, and `want`."""
+    return Statement(f"{what.text}\n LIMIT {typed('want', len(what.names) + 1)}", (*what.names, "want"), what.packs)
+
+
+@lru_cache(SCANS_MAX)
+def scan_of(
+    relation: str, source: str | None, columns: tuple[str, ...], shapes: tuple[tuple[str, Compares], ...], order: Order | None
+) -> Statement:
+    """Return the scan of a relation, along one of its sources if it has several, from the pieces in scan.sql."""
+    text = texts()[f"scan_{relation}" if source is None else f"scan_{relation}_{source}"]
+    bounds = [Bound(column, compares) for column, compares in shapes]
+    return compiled(scan_text(text, RELATIONS[relation], SCAN_WORDS, columns=columns, bounds=bounds, order=order))
 
 
 @cache

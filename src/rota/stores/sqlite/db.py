@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
-from functools import cache
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from functools import cache, lru_cache
 from operator import itemgetter
 from typing import Any
 
@@ -13,11 +14,23 @@ import apsw
 import msgspec
 
 from rota.model.values import Claimed, Instant
+from rota.ports.scan import Bound, Compares, Order
 from rota.stores.verbs.db import About, load
+from rota.stores.verbs.relations import RELATIONS, Kind, Words, scan_text
 
 ARMS_MAX = 100
 """A claim of more lanes than this is another query. The driver keeps no statement prepared that has over 16,384 characters: 115 arms."""
 
+PROGRESS_STEPS = 10_000
+"""Steps of SQLite's machine between two looks at the clock: about a millisecond."""
+SCANS_MAX = 1000
+"""Texts of scans that are kept."""
+WORDS = Words(
+    shown=dict.fromkeys(Kind, "{}") | {Kind.ID: "lower(hex({}))"},
+    given=dict.fromkeys(Kind, "{}") | {Kind.ID: "unhex({})"},
+    among=dict.fromkeys(Kind, "IN (SELECT value FROM json_each({}))"),
+)
+_ANY_TIME = {"created_from": None, "created_until": None}
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z]\w*)")
 _LIST = re.compile(r"\bjson_(?:each|array_length)\(:([a-z]\w*)")
 _WRITES = re.compile(r"\b(INSERT|UPDATE|DELETE)\b")
@@ -29,7 +42,7 @@ _numbers = msgspec.json.Decoder(list[int])
 class Db:
     """One connection and the named statements on it: see `rota.stores.verbs.db`."""
 
-    __slots__ = ("_savepoint", "_told", "raw")
+    __slots__ = ("_open", "_savepoint", "_told", "raw")
     conflict: tuple[type[Exception], ...] = (apsw.ConstraintError,)
     ends_apart = False
     refused: tuple[type[Exception], ...] = (apsw.ConstraintError, apsw.TooBigError)
@@ -39,6 +52,8 @@ class Db:
         """Wrap an open connection."""
         self.raw = raw
         self._told = 0
+        self._open: list[apsw.Cursor] = []
+        """Scans that may not have been read to their end."""
         self._savepoint = _Savepoint(raw)
         raw.create_scalar_function("told", self._tell, 1)  # type: ignore[arg-type] # it is called with the one value
 
@@ -102,6 +117,30 @@ class Db:
             return list(self.raw.execute(what.text, what.values(values)))
         except UnicodeDecodeError:
             return self._torn(what, values)
+
+    def stream(
+        self, relation: str, source: str | None, columns: tuple[str, ...], bounds: tuple[Bound, ...], order: Order | None, /, **values: Any
+    ) -> Iterator[tuple[Any, ...]]:
+        """Read a relation as rows are asked for."""
+        shapes = tuple((bound.column, bound.compares) for bound in bounds)
+        what = scan_of(relation, source, columns, shapes, order)
+        values = _ANY_TIME | values | {f"b{place}": bound.value for place, bound in enumerate(bounds)}
+        cursor = self.raw.cursor()
+        self._open.append(cursor)
+        return iter(cursor.execute(what.text, what.values(values)))
+
+    @contextmanager
+    def limit_steps(self, timeout_s: float) -> Iterator[None]:
+        """Interrupt a step that takes longer."""
+        end = time.monotonic() + timeout_s
+        self.raw.set_progress_handler(lambda: time.monotonic() > end, PROGRESS_STEPS)
+        try:
+            yield
+        finally:
+            self.raw.set_progress_handler(None)
+            cursors, self._open = self._open, []
+            for cursor in cursors:
+                cursor.close(force=True)
 
     def added(self, name: str, count: int, /, **values: Any) -> Sequence[int]:
         """Run a statement that adds jobs; SQLite numbers them one after the other."""
@@ -254,6 +293,18 @@ def over_source(name: str, source: str) -> Statement:
     """Return a statement over one source, put together from the pieces in reads.sql."""
     text = statements()
     return compiled(text[name].replace("{source}", text[f"source_{source}"]))
+
+
+@lru_cache(SCANS_MAX)
+def scan_of(
+    relation: str, source: str | None, columns: tuple[str, ...], shapes: tuple[tuple[str, Compares], ...], order: Order | None
+) -> Statement:
+    """Return the scan of a relation, along one of its sources if it has several, from the pieces in scan.sql and reads.sql."""
+    text = statements()[f"scan_{relation}"]
+    if source is not None:
+        text = text.replace("{source}", statements()[f"source_{source}"])
+    bounds = [Bound(column, compares) for column, compares in shapes]
+    return compiled(scan_text(text, RELATIONS[relation], WORDS, columns=columns, bounds=bounds, order=order))
 
 
 @cache

@@ -1,4 +1,4 @@
--- Schema 16, generated from the migrations by `make schema`. Do not edit it: add a migration.
+-- Schema 17, generated from the migrations by `make schema`. Do not edit it: add a migration.
 
 CREATE TABLE meta (
     key   TEXT PRIMARY KEY,
@@ -702,6 +702,8 @@ CREATE TABLE stats_minutely (
     PRIMARY KEY (minute, organization_id, job_type, status, bucket)
 ) STRICT, WITHOUT ROWID;
 
+CREATE INDEX jobs_clock_back ON jobs (started_at) WHERE started_at > finished_at;
+
 INSERT INTO meta (key, value) VALUES ('clock', 0);
 INSERT INTO meta (key, value) VALUES ('definitions_version', 1);
 INSERT INTO meta (key, value) VALUES ('late_results', 0);
@@ -709,6 +711,6 @@ INSERT INTO meta (key, value) VALUES ('number_floor', 0);
 INSERT INTO meta (key, value) VALUES ('pulse_at', 0);
 INSERT INTO meta (key, value) VALUES ('recovered_at', 0);
 INSERT INTO meta (key, value) VALUES ('retention_clock', 0);
-INSERT INTO meta (key, value) VALUES ('schema', 16);
+INSERT INTO meta (key, value) VALUES ('schema', 17);
 INSERT INTO meta (key, value) VALUES ('tzdata', 0);
 INSERT INTO organizations (organization_id, display_name, state, created_at, signs) VALUES ('default', 'Default', 'ACTIVE', 0, 0);

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from importlib.resources import files
 from typing import Any, Protocol, TypeAlias
@@ -13,6 +13,7 @@ import msgspec
 from rota.errors import StoreMoved
 from rota.model.gate import Actor
 from rota.model.values import Claimed, Instant, moment_of
+from rota.ports.scan import Bound, Order
 
 _HEADING = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 _PIECE = re.compile(r"\{(\w+)\}")
@@ -85,6 +86,14 @@ class Db(Protocol):
 
     def along(self, name: str, source: str, /, **values: Any) -> list[tuple[Any, ...]]:
         """Run a named statement over one of its sources, `source_` and this word, and return its rows."""
+
+    def stream(
+        self, relation: str, source: str | None, columns: tuple[str, ...], bounds: tuple[Bound, ...], order: Order | None, /, **values: Any
+    ) -> Iterator[tuple[Any, ...]]:
+        """Read a relation, along one of its sources if it has several, as rows are asked for. Inside `snapshot` only."""
+
+    def limit_steps(self, timeout_s: float) -> AbstractContextManager[None]:
+        """Let no step of the block's reads take longer, and end what the block has not read to its end."""
 
     def added(self, name: str, count: int, /, **values: Any) -> Sequence[int]:
         """Run a named statement that adds so many jobs, and return their numbers, which ascend."""

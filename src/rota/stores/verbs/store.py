@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, suppress
 from enum import Enum
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -43,6 +43,7 @@ from rota.stores.verbs import schedules as schedule_verbs
 from rota.stores.verbs import turn as turn_verbs
 from rota.stores.verbs.db import Db
 from rota.stores.verbs.endings import NotLight
+from rota.stores.verbs.scan import ScanSnapshot
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -276,6 +277,12 @@ class VerbStore(ABC):
     usage = read(limits.usage)
     audit = read(reads.audit, long=True)
     stats = read(overview.stats, long=True, snapshot=True)
+
+    @contextmanager
+    def snapshot(self, *, timeout_s: float) -> Iterator[ScanSnapshot]:
+        """Hold one moment for a block of scans."""
+        with self._reading(long=True) as db, db.snapshot(), db.limit_steps(timeout_s):
+            yield ScanSnapshot(db)
 
     # ---- definitions ------------------------------------------------------------------------------------------
 

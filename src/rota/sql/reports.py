@@ -1,0 +1,127 @@
+"""Tables of sys that are no relations of the store: settings, metrics, and what does not exist yet."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+
+from rota.model.figures import NO_RUN, percentile_s
+from rota.model.settings import DOCS, Settings
+from rota.model.states import Status
+from rota.model.urls import hide
+from rota.model.values import SECOND
+from rota.operation import Ask
+from rota.resources.measures import HOUR_US, Measures, measures
+from rota.sql.catalog import moment_shown, ms_shown
+
+Row = dict[str, Any]
+FAILED = frozenset({Status.FAILED, Status.TIMED_OUT, Status.DEAD_LETTER})
+_DEFAULTS = Settings()
+
+
+def report(ask: Ask, name: str, columns: tuple[str, ...]) -> Iterator[tuple[Any, ...]]:
+    """Return the rows of a table."""
+    make = REPORTS.get(name)
+    if make is not None:
+        for row in make(ask):
+            yield tuple(row[column] for column in columns)
+
+
+def settings_rows(ask: Ask) -> Iterator[Row]:
+    """Go through the settings of this process."""
+    for name, doc in DOCS.items():
+        value = getattr(ask.settings, name)
+        source = "default" if value == getattr(_DEFAULTS, name) else "environment" if f"ROTA_{name.upper()}" in os.environ else "program"
+        shown = hide(value) if isinstance(value, str) else f"{value:.15g}"
+        yield {"name": name, "value": shown, "source": source, "description": doc.what}
+
+
+def performance_rows(ask: Ask) -> Iterator[Row]:
+    """Go through the metrics, from the same look as /metrics."""
+    look = measures(ask, since=ask.now - ask.settings.stats_hours * HOUR_US)
+    values = [*_of_jobs(look), *_of_attempts(ask, look), *_of_workers(look)]
+    for metric, labels, value, unit in values:
+        text = msgspec.json.encode(labels, order="sorted").decode()
+        yield {
+            "metric": metric,
+            "labels": text,
+            "value": float(value),
+            "unit": unit,
+            "at": ms_shown(look.at),
+            "at_ts": moment_shown(look.at),
+        }
+
+
+Value = tuple[str, dict[str, str], float, str]
+
+
+def _of_jobs(look: Measures) -> Iterator[Value]:
+    depth: Counter[tuple[str, str]] = Counter()
+    pending = Counter({"blocked": 0, "due": 0, "later": 0})
+    waits: dict[str, float] = {}
+    for lane in look.lanes:
+        job_type = str(lane.job_type)
+        if lane.status == Status.QUEUED:
+            depth[job_type, "ready" if lane.held is None else "held"] += lane.count
+            waits[job_type] = max(waits.get(job_type, 0.0), (look.at - lane.since) / SECOND)
+        else:
+            pending["blocked" if lane.blocked else "due" if lane.since <= look.at else "later"] += lane.count
+    running: Counter[str] = Counter()
+    for (_, job_type), count in look.running.items():
+        running[job_type] += count
+    for (job_type, state), count in depth.items():
+        yield "scheduler_queue_depth", {"job_type": job_type, "state": state}, count, "jobs"
+    for job_type, count in running.items():
+        yield "jobs_running", {"job_type": job_type}, count, "jobs"
+    for state, count in pending.items():
+        yield "rota_pending_jobs", {"state": state}, count, "jobs"
+    for job_type, wait_s in waits.items():
+        yield "rota_oldest_waiting_seconds", {"job_type": job_type}, wait_s, "seconds"
+    for job_type, count in look.dead.items():
+        yield "rota_dead_letters", {"job_type": job_type}, count, "jobs"
+    yield "rota_overdue_occurrences", {}, look.overdue, "due times"
+    yield "rota_pauses", {}, look.pauses, "pauses"
+
+
+def _of_attempts(ask: Ask, look: Measures) -> Iterator[Value]:
+    """Count attempts as far back as figures are kept; how long they took is that of the last `stats_hours`."""
+    failed: Counter[str] = Counter()
+    completed: Counter[str] = Counter()
+    for figure in ask.store.figures(since=0, scope=ask.scope):
+        if figure.status in FAILED:
+            failed[figure.job_type] += figure.count
+        elif figure.status == Status.COMPLETED:
+            completed[figure.job_type] += figure.count
+    buckets: dict[str, Counter[int]] = {}
+    for figure in look.figures:
+        if figure.status == Status.COMPLETED and figure.bucket != NO_RUN:
+            buckets.setdefault(figure.job_type, Counter())[figure.bucket] += figure.count
+    for name, counts in (("jobs_failed_total", failed), ("rota_jobs_completed_total", completed)):
+        for job_type, count in counts.items():
+            yield name, {"job_type": job_type}, count, "attempts"
+    for job_type, found in buckets.items():
+        for quantile in (0.5, 0.95):
+            took_s = percentile_s(found, quantile)
+            if took_s is not None:
+                yield "job_run_latency_ms", {"job_type": job_type, "quantile": f"{quantile:g}"}, took_s * 1000, "ms"
+
+
+def _of_workers(look: Measures) -> Iterator[Value]:
+    workers = look.workers
+    if workers is None:
+        return
+    yield "rota_workers", {"state": "alive"}, workers.alive, "workers"
+    yield "rota_workers", {"state": "lost"}, workers.lost, "workers"
+    yield "rota_claimed_ahead_jobs", {}, workers.claimed_ahead, "jobs"
+    if workers.next_due_s is not None:
+        yield "rota_next_due_seconds", {}, workers.next_due_s, "seconds"
+    for queue in look.queues:
+        yield "rota_queue_depth", {"queue": queue.name}, queue.waiting, "jobs"
+
+
+REPORTS: dict[str, Callable[[Ask], Iterator[Row]]] = {"settings": settings_rows, "performance": performance_rows}
+"""Those that have rows. Secrets, roles and grants do not exist yet."""

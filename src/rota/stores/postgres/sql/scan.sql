@@ -1,0 +1,92 @@
+-- Relations that queries over sys.* read: see verbs/relations.py. Over the tables, not the views: a view looks each row up twice.
+
+-- name: scan_jobs_facts
+f.number, f.job_id, f.organization_id, f.owner, f.schedule_id, s.name AS schedule_name, f.template_id, t.name AS template_name,
+f.job_type, coalesce(q.queue, 'default') AS queue, f.origin, f.root_id, f.retry_of, f.attempt, f.failures, f.crashes, f.snoozes,
+f.due_at, f.created_at, f.unique_key, f.group_id, f.sequence_number, f.max_retries, f.timeout, f.executor, f.target_node, f.shard, f.params,
+f.meta, f.tags, n.exit_code, n.error, n.error_code, n.result, n.rows_affected, n.progress, n.progress_message
+
+-- name: scan_jobs_joins
+LEFT JOIN run_notes AS n ON n.job_number = f.number
+LEFT JOIN schedules AS s ON s.schedule_id = f.schedule_id
+LEFT JOIN templates AS t ON t.template_id = f.template_id
+LEFT JOIN lanes AS q ON q.lane = f.lane
+
+-- name: scan_jobs_ended
+SELECT {scan_jobs_facts}, e.status, e.held, 0 AS blockers, e.priority, e.position, e.run_at,
+       CASE WHEN f.attempt = 1 THEN coalesce(f.due_at, e.run_at) ELSE e.run_at END AS scheduled_at, e.expires_at, e.queued_at, e.started_at,
+       e.finished_at, e.worker_id, e.run_id, e.cancel_requested_at, e.ended_by, e.error_type, e.reason,
+       coalesce(n.result_message, n.error, e.reason) AS message
+  FROM job_ends AS e JOIN job_facts AS f ON f.number = e.number {scan_jobs_joins}
+
+-- name: scan_jobs_live
+SELECT {scan_jobs_facts}, l.status, l.held, l.blockers, l.priority, l.position, l.run_at,
+       CASE WHEN f.attempt = 1 THEN coalesce(f.due_at, l.run_at) ELSE l.run_at END AS scheduled_at, l.expires_at, l.queued_at, l.started_at,
+       NULL::bigint AS finished_at, l.worker_id, l.run_id, l.cancel_requested_at, NULL::text AS ended_by, NULL::text AS error_type, l.reason,
+       coalesce(n.result_message, n.error, l.reason) AS message
+  FROM job_live AS l JOIN job_facts AS f ON f.number = l.number {scan_jobs_joins}
+
+-- name: scan_schedules_named
+SELECT hex(schedule_id) FROM schedules WHERE name = :name;
+
+-- name: scan_jobs_clock_back
+{scan_jobs_ended}
+ WHERE e.started_at > e.finished_at
+
+-- name: scan_ends
+SELECT number, finished_at, job_type FROM job_ends
+
+-- name: scan_ended_types
+-- The types of ended jobs, each with its last end, or its first: a hop from type to type, not a scan.
+WITH RECURSIVE type (job_type) AS (
+    (SELECT job_type FROM job_ends ORDER BY job_type LIMIT 1)
+    UNION ALL
+    SELECT (SELECT e.job_type FROM job_ends AS e WHERE e.job_type > type.job_type ORDER BY e.job_type LIMIT 1) FROM type WHERE type.job_type IS NOT NULL
+)
+SELECT job_type,
+       CASE WHEN :descending::bigint = 1
+            THEN (SELECT e.finished_at FROM job_ends AS e WHERE e.job_type = type.job_type ORDER BY e.finished_at DESC LIMIT 1)
+            ELSE (SELECT e.finished_at FROM job_ends AS e WHERE e.job_type = type.job_type ORDER BY e.finished_at LIMIT 1) END
+  FROM type WHERE job_type IS NOT NULL;
+
+-- name: scan_schedules
+SELECT s.schedule_id, s.organization_id, s.created_by AS owner, s.name, coalesce(s.description, t.description) AS description, t.kind, t.body,
+       t.job_class, t.job_type, t.name AS template_name, s.kind AS schedule_kind, s.cron_expression, s.interval_us,
+       coalesce(s.at, s.starts_at) AS starts_at, s.ends_at, s.timezone,
+       CASE WHEN s.state <> 'DISABLED' THEN s.next_trigger_at END AS next_at, s.last_triggered_at AS last_at, s.on_completion,
+       t.partition_strategy, t.partition_shard, t.partition_expression, t.defaults, t.overrides, s.run_as, s.created_at, s.updated_at, s.state,
+       CASE WHEN t.state <> 'ENABLED' THEN 'template ' || t.state END AS held_by, s.catch_up, s.overlap, s.calendar, s.priority,
+       s.param_overrides AS params, s.version
+  FROM schedules AS s JOIN templates AS t ON t.template_id = s.template_id WHERE s.dropped_at IS NULL
+
+-- name: scan_dependencies
+SELECT s.schedule_id, p.schedule_id AS parent_id, s.organization_id, s.created_by AS owner, s.name, p.name AS parent_name
+  FROM schedules AS s CROSS JOIN LATERAL json_array_elements_text(s.depends_on::json) AS d (name)
+  JOIN schedules AS p ON p.organization_id = s.organization_id AND p.name = d.name AND p.dropped_at IS NULL
+ WHERE s.dropped_at IS NULL AND s.depends_on IS NOT NULL
+
+-- name: scan_occurrences
+SELECT o.schedule_id, s.name, s.organization_id, s.created_by AS owner, o.due_at, o.last_due_at, o.count, o.fate, o.reason, o.job_id,
+       o.recorded_at
+  FROM occurrences AS o JOIN schedules AS s ON s.schedule_id = o.schedule_id
+
+-- name: scan_workers
+SELECT worker_id, host, kind, beat, job_types, queues, slots, started_at, stopping_at, ended_at FROM workers
+
+-- name: scan_users
+SELECT name, organization_id, role, permissions, state, created_by, created_at, updated_at FROM users
+
+-- name: scan_organizations
+SELECT organization_id, display_name, state, max_running, max_queued, max_priority, created_at FROM organizations
+
+-- name: scan_templates
+SELECT template_id, organization_id, name, display_name, description, kind, job_type, state, requires_permission, max_running, concurrency,
+       rate_limit, rate_window, submit_limit, submit_window, queue_ttl, payload_max, dedup_window, job_class, partition_strategy, defaults,
+       overrides, version, created_by, created_at, updated_at
+  FROM templates WHERE dropped_at IS NULL
+
+-- name: scan_calendars
+SELECT organization_id, name, description, days, created_by, created_at, updated_at FROM calendars
+
+-- name: scan_audit
+SELECT audit_id, at, actor, organization_id, action, subject, subject_id, before, after FROM audit

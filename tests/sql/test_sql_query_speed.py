@@ -1,0 +1,135 @@
+"""Queries over many runs look at few of them: by plan, and at full size by the clock."""
+
+from __future__ import annotations
+
+import re
+import time
+from contextlib import contextmanager
+
+import pytest
+
+from rota.stores.sqlite.db import Db
+from tests.sql.conftest import WorldMaker, make_world
+from tests.sql.many_runs import START_US, load_postgres, load_sqlite
+from tests.sql.world import MANAGER
+from tests.stores.makers import SqliteMaker
+from tests.support.proof import proving, size
+
+RUNS = size(20_000, prove=1_000_000)
+QUERIES = {
+    "by name, newest": ("SELECT number, state FROM sys.job_runs WHERE job_name = 'job_7' ORDER BY number DESC LIMIT 20", 5),
+    "by id": ("SELECT * FROM sys.job_runs WHERE job_run_uuid = 'cccccccc000000000000000000000309'", 2),
+    "by end": ("SELECT job_name, completed_at, state FROM sys.job_runs ORDER BY completed_at DESC LIMIT 20", 5),
+    "by start": ("SELECT job_name, started_at, state FROM sys.job_runs ORDER BY started_at DESC LIMIT 20", 20),
+    "by name and end": ("SELECT number, completed_at FROM sys.job_runs WHERE job_name = 'job_7' ORDER BY completed_at DESC LIMIT 20", None),
+    "by name and start": ("SELECT number, started_at FROM sys.job_runs WHERE job_name = 'job_7' ORDER BY started_at DESC LIMIT 20", None),
+    "by job": ("SELECT * FROM sys.job_runs WHERE job_uuid = 'bbbbbbbb000000000000000000000007' ORDER BY number DESC LIMIT 20", None),
+    "newest": ("SELECT * FROM sys.job_runs ORDER BY number DESC LIMIT 50", None),
+    "of a type, by end": ("SELECT number FROM sys.history WHERE job_type = 'type_9' ORDER BY finished_at DESC LIMIT 20", None),
+    "of a type, newest": ("SELECT number FROM sys.history WHERE job_type = 'type_9' ORDER BY number DESC LIMIT 20", None),
+    "failed, newest": ("SELECT number FROM sys.job_runs WHERE state = 'FAILED' ORDER BY number DESC LIMIT 20", None),
+    "lately": (f"SELECT state, count(*) FROM sys.job_runs WHERE completed_at > {START_US // 1000 + (RUNS - 3600) * 1000} GROUP BY 1", None),
+    "running": ("SELECT count(*) FROM sys.job_runs WHERE state = 'RUNNING'", None),
+    "queue": ("SELECT count(*) FROM sys.queue", None),
+}
+"""Each with its bar in milliseconds on SQLite, if it has one."""
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory):
+    world, _ = make_world(SqliteMaker, tmp_path_factory.mktemp("many"))
+    world.rota.organizations.list()
+    load_sqlite(world.maker, RUNS)
+    yield world
+    world.rota.close()
+
+
+@pytest.mark.prove
+@pytest.mark.serial
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("name", QUERIES)
+def test_a_query_over_many_runs_takes_milliseconds(many, name):
+    text, bar_ms = QUERIES[name]
+    taken = []
+    for _ in range(10):
+        begun = time.perf_counter()
+        assert many.asked(MANAGER, text)
+        taken.append((time.perf_counter() - begun) * 1000)
+    print(f"{name}: {min(taken):.2f} ms over {RUNS:,} runs")
+    if bar_ms is not None:
+        assert min(taken) < bar_ms
+
+
+@contextmanager
+def statements(db_class, monkeypatch):
+    """Collect the texts of scans, and what they were asked with."""
+    texts = []
+    passed = db_class.stream
+
+    def stream(self, relation, source, columns, bounds, order, /, **values):
+        texts.append((relation, source, columns, bounds, order))
+        return passed(self, relation, source, columns, bounds, order, **values)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(db_class, "stream", stream)
+        yield texts
+
+
+WALKS = {"newest": {"SCAN j"}, "lately": set()}
+"""Queries that go along the numbers, and stop when they have enough."""
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_no_scan_of_a_query_looks_at_all_jobs(many, name, monkeypatch):
+    from rota.stores.sqlite.db import scan_of
+
+    with statements(Db, monkeypatch) as scans:
+        assert many.asked(MANAGER, QUERIES[name][0])
+    with many.rota._session.open().store._reading() as db:
+        for relation, source, columns, bounds, order in set(scans):
+            what = scan_of(relation, source, columns, tuple((bound.column, bound.compares) for bound in bounds), order)
+            plan = [row[3] for row in db.raw.execute(f"EXPLAIN QUERY PLAN {what.text}", [None] * len(what.names))]
+            walked = {step for step in plan if re.match(r"SCAN (j|jobs|job_runs|r|k)$", step)}
+            assert walked <= WALKS.get(name, set()), (what.text, plan)
+            # A walk in its order is never sorted.
+            assert not walked or "USE TEMP B-TREE FOR ORDER BY" not in plan
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_a_scan_reads_few_rows(many, name, monkeypatch):
+    read = []
+    passed = Db.stream
+
+    def counted(rows):
+        for row in rows:
+            read.append(row)
+            yield row
+
+    monkeypatch.setattr(Db, "stream", lambda self, *given, **values: counted(passed(self, *given, **values)))
+    assert many.asked(MANAGER, QUERIES[name][0])
+    most = {"lately": 4000}.get(name, 400)
+    assert len(read) < most
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    world, _ = make_world(WorldMaker, tmp_path_factory.mktemp("many"))
+    world.rota.organizations.list()
+    load_postgres(world.maker, RUNS)
+    yield world
+    world.rota.close()
+    world.maker.close()
+
+
+@pytest.mark.prove
+@pytest.mark.serial
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("name", QUERIES)
+def test_a_query_over_many_runs_on_postgres_takes_milliseconds(server, name):
+    taken = []
+    for _ in range(10):
+        begun = time.perf_counter()
+        assert server.asked(MANAGER, QUERIES[name][0])
+        taken.append((time.perf_counter() - begun) * 1000)
+    print(f"{name}: {min(taken):.2f} ms over {RUNS:,} runs on PostgreSQL")
+    assert min(taken) < (250 if proving() else 1000)
