@@ -75,7 +75,9 @@ def test_importing_rota_itself_loads_no_package_that_only_some_programs_need():
 
 
 def test_importing_rota_itself_loads_no_worker_no_store_and_no_server():
-    assert not inside(loaded("from rota import Rota"), "rota.stores.sqlite", "rota.stores.postgres", "rota.surfaces.http", *WORKING)
+    assert not inside(
+        loaded("from rota import Rota"), "rota.sql", "rota.stores.sqlite", "rota.stores.postgres", "rota.surfaces.http", *WORKING
+    )
 
 
 @pytest.mark.parametrize("name", rota.__all__)
@@ -137,7 +139,7 @@ def store(tmp_path: Path) -> str:
 @pytest.mark.parametrize("words", [("--help",), ("-h",), ()])
 def test_the_page_of_all_commands_imports_no_command_and_no_engine(words):
     modules = loaded_by_command(*words)
-    assert not inside(modules, *ENGINE, *SERVERS, "apsw", "msgspec", "pydantic")
+    assert not inside(modules, *ENGINE, *SERVERS, "apsw", "msgspec", "pydantic", "rota.sql")
     assert inside(modules, "rota.surfaces.cli") <= {f"rota.surfaces.cli{name}" for name in ("", ".app", ".help_page", ".tree")}
 
 
@@ -242,3 +244,8 @@ def test_what_is_imported_late_is_there_before_the_threads_of_a_worker():
     }
     assert unknown == set()
     assert sys.modules.keys() >= set(PRELOADED)
+
+
+def test_a_worker_that_runs_jobs_loads_nothing_of_sql(tmp_path):
+    code = "from rota import Rota\nrota = Rota()\n@rota.job\ndef work(): ...\nwork.enqueue()\nrota.turn()\nrota.turn()\nrota.close()"
+    assert not inside(loaded(code, store=str(tmp_path / "rota.db")), "rota.sql")

@@ -6,8 +6,10 @@ from importlib.resources import files
 
 import pytest
 
+from rota.ports.scan import Compares, Order
 from rota.stores.postgres.connection import SESSION
-from rota.stores.postgres.db import candidates, candidates_of_many, compiled, over_source, texts
+from rota.stores.postgres.db import candidates, candidates_of_many, compiled, limited, over_source, scan_of, texts
+from rota.stores.verbs.relations import RELATIONS
 from tests.stores.desk import Desk
 from tests.stores.filling import TYPES, fill, fill_schedules
 from tests.stores.makers import PostgresMaker
@@ -269,6 +271,7 @@ WALKS_WHAT_LIVES = {
     "bereft": {"edges_open"},
     "schedule_ids": {"schedules_name", "schedules_pkey", "schedules_called", "schedules"},  # as `schedules`, when that can't be read whole
     "running_now": {"live_running"},
+    "scan_ended_types": {"ends_finished"},
 }
 """Statements that may walk an index whole: it holds what is under way, or its first entry is all that is asked for."""
 
@@ -294,6 +297,7 @@ def test_no_statement_walks_a_large_table(raw):
     unrunnable = pieces() | CLAIMS | {"find", "newest", "size"} | {name for name in texts() if name.startswith("source_")}
     # These are to look at everything there is: at the end of a copy, and when somebody asks whether all is well.
     unrunnable |= {"broken_rules", "queue_order", "make_copied", "broken_runs"}
+    unrunnable |= {name for name in texts() if name.startswith("scan_jobs_")} | {f"scan_{relation}" for relation in RELATIONS}
     unrunnable |= {"orphan_runs", "orphan_edges", "orphan_ends", "orphan_live", "lost_facts"}
     wrong = {}
     for name in sorted(set(texts()) - unrunnable):
@@ -301,3 +305,36 @@ def test_no_statement_walks_a_large_table(raw):
         if found:
             wrong[name] = found
     assert wrong == {}
+
+
+EQUAL = Compares.EQUAL
+NEWEST, LATEST, LAST_STARTED = Order("number", descending=True), Order("finished_at", descending=True), Order("started_at", descending=True)
+SCANS = {
+    "by id": (("job_id", EQUAL), None, set()),
+    "by number": (("number", EQUAL), None, set()),
+    "by schedule, newest": (("schedule_id", EQUAL), NEWEST, set()),
+    "by schedule and end": (("schedule_id", EQUAL), LATEST, set()),
+    "by schedule and start": (("schedule_id", EQUAL), LAST_STARTED, set()),
+    "some numbers": (("number", Compares.AMONG), None, set()),
+    "of a type, by end": (("job_type", EQUAL), LATEST, set()),
+    "newest": (("schedule_id", Compares.GIVEN), NEWEST, {"job_ends_pkey"}),
+}
+"""What queries over sys.* pass on to the store, and the index that may be walked, in order, until enough rows are found."""
+
+
+@pytest.mark.parametrize("scoped", [False, True])
+@pytest.mark.parametrize("name", SCANS)
+def test_a_scan_of_ended_jobs_walks_no_large_table(raw, name, scoped):
+    shape, order, walked = SCANS[name]
+    shapes = (shape, ("organization_id", EQUAL)) if scoped else (shape,)
+    plan = plan_of(raw, scan_of("jobs", "ended", ("number", "job_id", "schedule_name", "error"), shapes, order))
+    assert walks(plan) <= walked
+    if walked:
+        assert [step["Node Type"] for step in plan if "Sort" in step["Node Type"]] == []
+
+
+def test_the_ends_of_a_type_come_in_order_from_its_index(raw):
+    plan = plan_of(raw, limited(scan_of("ends", None, ("finished_at", "number"), (("job_type", EQUAL),), LATEST)))
+    assert {step.get("Index Name") for step in plan} >= {"ends_finished"}
+    assert walks(plan) == set()
+    assert [step["Node Type"] for step in plan if "Sort" in step["Node Type"]] == []

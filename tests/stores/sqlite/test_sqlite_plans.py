@@ -9,6 +9,7 @@ import pytest
 from rota.model.settings import Settings
 from rota.stores.sqlite import SqliteStore
 from rota.stores.sqlite.db import Db, candidates, candidates_of_many, compiled, statements
+from rota.stores.verbs.relations import RELATIONS
 from tests.stores.desk import Desk
 from tests.stores.filling import fill, fill_schedules
 from tests.stores.timekeeper import Timekeeper
@@ -422,6 +423,8 @@ FRAGMENTS = {
     *("job_columns", "run_columns", "watched_columns", "worker_columns"),
     *("tail", "new_columns", "new_values", "template_columns", "this_template", "find", "newest", "size", "made", "matching"),
     *("schedule_columns", "due_columns", "due_surroundings", "occurrence_columns", "occurrence_filter", "occurrence_outcome"),
+    # Scans are put together from these: see tests/sql/test_sql_query_speed.py.
+    *(f"scan_{relation}" for relation in RELATIONS),
 }
 
 

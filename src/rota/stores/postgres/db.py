@@ -42,8 +42,12 @@ SCAN_WORDS = Words(
         Kind.TEXT: "= ANY (ARRAY(SELECT json_array_elements_text({}::json)))",
         Kind.WHOLE: "= ANY (translate({}::text, '[]', '{{}}')::bigint[])",
     },
+    # Not so that an index of those that have it seems to be what was asked for.
+    present="({} IS NULL) IS FALSE",
     sorts_keyed=True,
 )
+FACTS_KEYS = frozenset({"job_id", "schedule_id"})
+"""Columns by which a scan of jobs begins at their facts."""
 ONE_EACH = frozenset({"number", "job_id"})
 """Columns of which a value has one row."""
 _scans = count(1)
@@ -383,7 +387,8 @@ def scan_of(
     relation: str, source: str | None, columns: tuple[str, ...], shapes: tuple[tuple[str, Compares], ...], order: Order | None
 ) -> Statement:
     """Return the scan of a relation, along one of its sources if it has several, from the pieces in scan.sql."""
-    text = texts()[f"scan_{relation}" if source is None else f"scan_{relation}_{source}"]
+    keyed = "_of_key" if any(column in FACTS_KEYS and compares is Compares.EQUAL for column, compares in shapes) else ""
+    text = texts()[f"scan_{relation}" if source is None else f"scan_{relation}_{source}{keyed if source != 'clock_back' else ''}"]
     bounds = [Bound(column, compares) for column, compares in shapes]
     return compiled(scan_text(text, RELATIONS[relation], SCAN_WORDS, columns=columns, bounds=bounds, order=order))
 

@@ -51,6 +51,7 @@ class Words(msgspec.Struct, frozen=True):
     shown: dict[Kind, str]
     given: dict[Kind, str]
     among: dict[Kind, str]
+    present: str = "{} IS NOT NULL"
     sorts_keyed: bool = False
     """Whether a scan by a key is kept from walking the index of its order instead."""
 
@@ -163,7 +164,7 @@ def _condition(relation: Relation, words: Words, bound: Bound, place: int) -> st
     value = words.given[kind].format(f":b{place}")
     match bound.compares:
         case Compares.GIVEN:
-            return f"{column} IS NOT NULL"
+            return words.present.format(column)
         case Compares.AMONG:
             return f"{column} {words.among[kind].format(f':b{place}')}"
         case Compares.OWN_OR_SHARED:

@@ -1,10 +1,22 @@
 -- Relations that queries over sys.* read: see verbs/relations.py. Over the tables, not the views: a view looks each row up twice.
 
 -- name: scan_jobs_facts
-f.number, f.job_id, f.organization_id, f.owner, f.schedule_id, s.name AS schedule_name, f.template_id, t.name AS template_name,
-f.job_type, coalesce(q.queue, 'default') AS queue, f.origin, f.root_id, f.retry_of, f.attempt, f.failures, f.crashes, f.snoozes,
+f.job_id, f.organization_id, f.owner, f.schedule_id, s.name AS schedule_name, f.template_id, t.name AS template_name,
+coalesce(q.queue, 'default') AS queue, f.origin, f.root_id, f.retry_of, f.attempt, f.failures, f.crashes, f.snoozes,
 f.due_at, f.created_at, f.unique_key, f.group_id, f.sequence_number, f.max_retries, f.timeout, f.executor, f.target_node, f.shard, f.params,
 f.meta, f.tags, n.exit_code, n.error, n.error_code, n.result, n.rows_affected, n.progress, n.progress_message
+
+-- name: scan_jobs_ends
+e.status, e.held, 0 AS blockers, e.priority, e.position, e.run_at,
+CASE WHEN f.attempt = 1 THEN coalesce(f.due_at, e.run_at) ELSE e.run_at END AS scheduled_at, e.expires_at, e.queued_at, e.started_at,
+e.finished_at, e.worker_id, e.run_id, e.cancel_requested_at, e.ended_by, e.error_type, e.reason,
+coalesce(n.result_message, n.error, e.reason) AS message
+
+-- name: scan_jobs_fares
+l.status, l.held, l.blockers, l.priority, l.position, l.run_at,
+CASE WHEN f.attempt = 1 THEN coalesce(f.due_at, l.run_at) ELSE l.run_at END AS scheduled_at, l.expires_at, l.queued_at, l.started_at,
+NULL::bigint AS finished_at, l.worker_id, l.run_id, l.cancel_requested_at, NULL::text AS ended_by, NULL::text AS error_type, l.reason,
+coalesce(n.result_message, n.error, l.reason) AS message
 
 -- name: scan_jobs_joins
 LEFT JOIN run_notes AS n ON n.job_number = f.number
@@ -12,19 +24,24 @@ LEFT JOIN schedules AS s ON s.schedule_id = f.schedule_id
 LEFT JOIN templates AS t ON t.template_id = f.template_id
 LEFT JOIN lanes AS q ON q.lane = f.lane
 
+-- OFFSET keeps the rest of a job apart, so that it is looked up for each row: a plan made while a table is small would walk it. A scan by id or
+-- by schedule begins at the facts, every other at how jobs fare.
+
 -- name: scan_jobs_ended
-SELECT {scan_jobs_facts}, e.status, e.held, 0 AS blockers, e.priority, e.position, e.run_at,
-       CASE WHEN f.attempt = 1 THEN coalesce(f.due_at, e.run_at) ELSE e.run_at END AS scheduled_at, e.expires_at, e.queued_at, e.started_at,
-       e.finished_at, e.worker_id, e.run_id, e.cancel_requested_at, e.ended_by, e.error_type, e.reason,
-       coalesce(n.result_message, n.error, e.reason) AS message
-  FROM job_ends AS e JOIN job_facts AS f ON f.number = e.number {scan_jobs_joins}
+SELECT e.number, e.job_type, {scan_jobs_facts}, {scan_jobs_ends}
+  FROM job_ends AS e CROSS JOIN LATERAL (SELECT * FROM job_facts WHERE number = e.number OFFSET 0) AS f {scan_jobs_joins}
+
+-- name: scan_jobs_ended_of_key
+SELECT f.number, f.job_type, {scan_jobs_facts}, {scan_jobs_ends}
+  FROM job_facts AS f CROSS JOIN LATERAL (SELECT * FROM job_ends WHERE number = f.number OFFSET 0) AS e {scan_jobs_joins}
 
 -- name: scan_jobs_live
-SELECT {scan_jobs_facts}, l.status, l.held, l.blockers, l.priority, l.position, l.run_at,
-       CASE WHEN f.attempt = 1 THEN coalesce(f.due_at, l.run_at) ELSE l.run_at END AS scheduled_at, l.expires_at, l.queued_at, l.started_at,
-       NULL::bigint AS finished_at, l.worker_id, l.run_id, l.cancel_requested_at, NULL::text AS ended_by, NULL::text AS error_type, l.reason,
-       coalesce(n.result_message, n.error, l.reason) AS message
-  FROM job_live AS l JOIN job_facts AS f ON f.number = l.number {scan_jobs_joins}
+SELECT l.number, l.job_type, {scan_jobs_facts}, {scan_jobs_fares}
+  FROM job_live AS l CROSS JOIN LATERAL (SELECT * FROM job_facts WHERE number = l.number OFFSET 0) AS f {scan_jobs_joins}
+
+-- name: scan_jobs_live_of_key
+SELECT f.number, f.job_type, {scan_jobs_facts}, {scan_jobs_fares}
+  FROM job_facts AS f CROSS JOIN LATERAL (SELECT * FROM job_live WHERE number = f.number OFFSET 0) AS l {scan_jobs_joins}
 
 -- name: scan_schedules_named
 SELECT hex(schedule_id) FROM schedules WHERE name = :name;
