@@ -62,8 +62,8 @@ def page() -> str:
                 (
                     (code("AS 'sql'"), "SQL to execute."),
                     (
-                        code("CALL procedure(argument, …)"),
-                        "A procedure to call with literals: `'text'`, `1`, `NULL`, `TRUE`, `:name`.",
+                        code("CALL procedure([argument, …] [name => argument, …])"),
+                        "A procedure to call with literals, by place or by name: `'text'`, `1`, `NULL`, `TRUE`, `:name`.",
                     ),
                     (code("EXEC '/path/to/program argument'"), "A command to run, by its absolute path and without a shell."),
                 ),

@@ -44,6 +44,7 @@ LANDED = {
     "postgres/0012_frozen_words.sql": "39026fe7baae8a83",
     "postgres/0013_lanes.sql": "19054c158b779066",
     "postgres/0014_lane_versions.sql": "78eef62247a6153b",
+    "postgres/0015_sql_jobs.sql": "427e0df90b2128d4",
     "sqlite/0001_wheel.sql": "ca1b65141e685d9b",
     "sqlite/0002_trust.sql": "7e7507dbfdf193bd",
     "sqlite/0003_time.sql": "e5a8638752ef17d9",
@@ -59,6 +60,7 @@ LANDED = {
     "sqlite/0013_then.sql": "58ffed02b2fcea5f",
     "sqlite/0014_lanes.sql": "884381c45fa9bb16",
     "sqlite/0015_lane_versions.sql": "e191a90911b84cf0",
+    "sqlite/0016_sql_jobs.sql": "4389b838b6b623a6",
 }
 """The digest of every migration. A new migration adds its line, which the test below prints."""
 

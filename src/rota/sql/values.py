@@ -9,14 +9,14 @@ from decimal import Decimal
 from typing import NamedTuple, TypeAlias, TypeVar
 from uuid import UUID
 
-from rota.errors import InvalidInput, InvalidOption, InvalidSchedule
+from rota.errors import InvalidInput, InvalidOption, InvalidSchedule, SqlError
 from rota.model.checks import check_name
 from rota.model.schedule_options import NAME_MAX
 from rota.model.templates import span_of
 from rota.model.values import LATEST, SECOND, Instant, instant, moment
 from rota.model.zones import LAST_S, spans, zone_of
 from rota.sql.cursor import TokenCursor
-from rota.sql.errors import SqlError, SqlInvalidError, SqlOptionError, SqlScheduleError
+from rota.sql.errors import SqlInvalidError, SqlOptionError, SqlScheduleError
 from rota.sql.grammar import FOLLOWERS, RESERVED, UNEQUAL_UNITS, UNIT_WORDS, UNITS, any_of
 from rota.sql.syntax import Argument, JobName, Parameter
 from rota.sql.tokens import SqlToken, TokenKind
@@ -176,6 +176,16 @@ def _whole(cursor: TokenCursor, start: SqlToken, *, minus: bool) -> int:
     if value > BIGGEST:
         raise cursor.fault("this number is too large", token=start, kind=SqlOptionError, sqlstate="22003", expected=())
     return -value if minus else value
+
+
+def argument_name(cursor: TokenCursor) -> str | None:
+    """Read the name of an argument and the arrow after it, if there is one: `region => 'eu'`."""
+    if not cursor.kind(TokenKind.WORD, TokenKind.QUOTED) or cursor.peek().word != "=":
+        return None
+    name = _part(cursor, "the name of an argument is missing")
+    cursor.need("=")
+    cursor.need(">", message="the name of an argument is followed by =>, such as region => 'eu'")
+    return name
 
 
 def argument(cursor: TokenCursor) -> Argument:

@@ -1,4 +1,4 @@
--- Schema 14, generated from the migrations by `make schema`. Do not edit it: add a migration.
+-- Schema 15, generated from the migrations by `make schema`. Do not edit it: add a migration.
 
 -- The first schema: all tables of the model. Instants are microseconds since 1970 UTC, ids are UUIDv7.
 -- A job stands in two tables: what it is (job_facts, written once), and how it fares: job_live while it has not ended, job_ends
@@ -126,7 +126,8 @@ CREATE TABLE schedules (
     updated_at         bigint NOT NULL,
     dropped_at         bigint,
     open_due_at bigint,
-    open_fate text COLLATE "C"
+    open_fate text COLLATE "C",
+    purging bigint
 ) WITH (fillfactor = 70);
 
 CREATE UNIQUE INDEX schedules_name ON schedules (organization_id, name) WHERE dropped_at IS NULL;
@@ -946,5 +947,23 @@ ALTER TABLE pauses ADD CONSTRAINT pauses_kind_check CHECK (kind IN ('all', 'orga
 
 -- Live jobs without a lane, which only a program of an earlier version writes: workers put them into one.
 CREATE INDEX live_stray ON job_live (job_type) WHERE lane IS NULL;
+CREATE INDEX schedules_purging ON schedules (purging) WHERE purging IS NOT NULL;
 
-INSERT INTO meta (key, value) VALUES ('schema', 14);
+-- Schedules with one due time that has passed, and that are not disabled yet: such a job is over when its chain has ended.
+CREATE INDEX schedules_over ON schedules (at) WHERE at IS NOT NULL AND next_trigger_at IS NULL AND state <> 'DISABLED' AND dropped_at IS NULL;
+
+-- What a job was when a run of it was created: ALTER JOB does not change what waits.
+CREATE TABLE template_versions (
+    template_id uuid NOT NULL REFERENCES templates,
+    version     bigint NOT NULL,
+    schedule_id uuid NOT NULL,
+    kind        text NOT NULL,
+    job_type    text COLLATE "C" NOT NULL,
+    body        text,
+    defaults    text NOT NULL,
+    created_by  text NOT NULL,
+    created_at  bigint NOT NULL,
+    PRIMARY KEY (template_id, version)
+);
+
+INSERT INTO meta (key, value) VALUES ('schema', 15);
