@@ -13,8 +13,9 @@ import msgspec
 from msgspec import UNSET
 
 from rota.model.schedules import CatchUp, OnCompletion, Overlap, ScheduleState
+from rota.model.templates import UNITS
 from rota.sql import syntax
-from rota.sql.grammar import KEYWORDS, PRIVILEGES, SHOWS, UNITS, Of
+from rota.sql.grammar import KEYWORDS, PRIVILEGES, SHOWS, Of
 from rota.sql.syntax import Listing, Privilege, TargetKind
 
 LETTERS = "abzAZ019_ '\"\n\t;-*/$%\\?:.,()[]{}=<>éß\u0131\u0130漢😀`#@|&!~^+"

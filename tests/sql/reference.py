@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from rota.sql.grammar import CLAUSES, FORMS, JOB_SECRET_FORMS, MAX_RETRIES_MAX, PRIVILEGES, RESERVED, UNITS
+from rota.model.templates import UNITS
+from rota.sql.grammar import CLAUSES, FORMS, JOB_SECRET_FORMS, MAX_RETRIES_MAX, PRIVILEGES, RESERVED
 from rota.sql.syntax import Privilege
 
 EXAMPLE = """\

@@ -119,8 +119,9 @@ SELECT EXISTS (SELECT 1 FROM schedules WHERE purging IS NOT NULL);
 
 -- name: purging_ends
 -- Ends of chains of jobs that were dropped with their history, whose children have ended too; the attempt is the length of the chain.
-SELECT f.number, f.attempt FROM schedules AS s JOIN job_facts AS f ON f.schedule_id = ANY (ARRAY[s.schedule_id])
- WHERE s.purging IS NOT NULL AND f.group_id IS NULL
+SELECT own.number, own.attempt FROM schedules AS s CROSS JOIN LATERAL (
+SELECT f.number, f.attempt FROM job_facts AS f
+ WHERE f.schedule_id = s.schedule_id AND f.group_id IS NULL
    AND (SELECT e.status FROM job_ends AS e WHERE e.number = f.number) IN ('COMPLETED', 'DEAD_LETTER', 'SKIPPED', 'CANCELLED')
    AND (SELECT n.number FROM job_facts AS n WHERE n.retry_of = f.job_id LIMIT 1) IS NULL
    AND (SELECT 1 FROM job_edges AS w
@@ -130,7 +131,8 @@ SELECT f.number, f.attempt FROM schedules AS s JOIN job_facts AS f ON f.schedule
                      WHERE l.root_id = (SELECT c.root_id FROM job_facts AS c WHERE c.number = w.child) AND l.attempt > 1) IS NOT NULL)
          LIMIT 1) IS NULL
    AND (SELECT 1 FROM outbox AS w WHERE w.job_id = f.job_id AND w.delivered_at + 0 IS NULL AND w.gave_up_at + 0 IS NULL LIMIT 1) IS NULL
- LIMIT :limit;
+ LIMIT :limit) AS own
+ WHERE s.purging IS NOT NULL LIMIT :limit;
 
 -- name: forget_ledger_of_purged
 DELETE FROM occurrences WHERE schedule_id = ANY(ARRAY(SELECT schedule_id FROM schedules WHERE purging IS NOT NULL));
