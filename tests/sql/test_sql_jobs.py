@@ -379,3 +379,9 @@ def test_a_schedule_of_python_for_one_moment_is_over_when_it_has_fired(rota, clo
     clock.advance(seconds=61)
     rota.turn()
     assert rota.schedules.get("once").state == "DISABLED"
+
+
+def test_words_for_durations_are_taken_outside_of_sql_too(rota):
+    assert rota.schedules.create("daily", "report", every="1 DAY").every == 86_400
+    rota.templates.update("report", timeout="1 hour 30 minutes")
+    assert rota.templates.get("report").timeout == 5400
