@@ -73,6 +73,13 @@ def test_a_token_may_no_more_than_its_permits(shared, right):
         assert state(shared, Actor("ada", "acme", Role.ADMIN, operations=rights), STATEMENTS[right]) == wanted, permit
 
 
+def test_who_may_not_read_runs_starts_none_to_wait_for(shared):
+    shared.acting_as("ada").sql(f"CREATE JOB j {HOURLY}")
+    who = Actor("ada", "acme", Role.ADMIN, operations=frozenset({Right.EXECUTE_JOBS}))
+    assert state(shared, who, "EXECUTE JOB j WAIT 1") == "42501"
+    assert shared.jobs.list() == []
+
+
 def test_names_are_apart_by_organization(shared):
     for who in ("ada", "eve"):
         shared.acting_as(who).sql(f"CREATE JOB same {HOURLY}")

@@ -148,6 +148,9 @@ def execute_job(run: Execution, statement: ExecuteJob) -> Result:
     job, ask = run.job(statement.name), run.ask
     if job.own is not None and job.own.kind is not JobKind.PROCEDURE:
         raise not_yet("name", f"job {job.name} can't be executed: {no_runner(job.own)}")
+    if statement.wait is not UNSET:
+        # Before anything is started: who may not read the run can't wait for it.
+        run.also(Right.READ)
     params = None if statement.params is UNSET else msgspec.json.decode(statement.params, type=dict[str, Any])
     started = fired(ask, job, params, ask.within(None))
     if statement.wait is UNSET:
