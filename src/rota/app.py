@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from rota.resources.workers import Workers
     from rota.schedule_views import ScheduleView
     from rota.simulation import Simulated
+    from rota.sql.result import Result
 
 R = TypeVar("R")
 
@@ -391,6 +392,16 @@ class Rota(View):
             limit=limit,
             progress=progress,
         )
+
+    def sql(self, text: str, params: Sequence[Any] | Mapping[str, Any] | None = None) -> list[Result]:
+        """Carry out SQL statements, with semicolons between them, and return a result for each.
+
+        All are read before the first is carried out. The first that fails raises SqlError, which has its SQLSTATE and its place; those
+        before it stay carried out. `params` are the values of `?` (a sequence) or of `:name` (a mapping).
+        """
+        from rota.sql.run import run  # noqa: PLC0415 - few programs need it
+
+        return run(self, text, params)
 
     # ---- looking ----------------------------------------------------------------------------------------------
 

@@ -17,6 +17,7 @@
     │   ├── InvalidProgress     progress that is not a number
     │   ├── InvalidDefinition   a definitions file that can't be taken; names file and place
     │   ├── InvalidImport       a line of an import that can't be taken; names its number
+    │   ├── SqlError            a SQL statement that can't be read or carried out; has its SQLSTATE and its place
     │   └── DuplicateId         an id that belongs to another job already
     ├── Unauthenticated         no token, or one that opens nothing
     ├── TooManyAttempts         too many wrong tokens from one place; says when to try again
@@ -58,7 +59,7 @@ Each class has a `code`, stable across releases; `docs/reference/errors.md` is t
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 
 class RotaError(Exception):
@@ -177,6 +178,59 @@ class InvalidImport(InvalidInput):
     def __init__(self, message: str, line: int = 0) -> None:
         super().__init__(message)
         self.line = line
+
+
+class SqlPlace(NamedTuple):
+    """A place in a SQL text: line, column and position in characters, each counted from 1."""
+
+    line: int = 1
+    column: int = 1
+    position: int = 1
+
+
+START = SqlPlace()
+
+
+class SqlError(InvalidInput):
+    """A SQL statement that can't be read or carried out; `rota.sql.errors` has its kinds. No text in it is ever the value of a secret."""
+
+    code = "sql_error"
+    usual_sqlstate: ClassVar[str] = "42601"
+    members: ClassVar[tuple[str, ...]] = ("sqlstate", "line", "column", "position", "expected", "found", "suggestion")
+
+    def __init__(
+        self,
+        message: str,
+        place: Any = START,
+        *,
+        sqlstate: str = "",
+        expected: tuple[str, ...] = (),
+        found: str = "",
+        suggestion: str = "",
+        excerpt: str = "",
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.line: int = place.line
+        self.column: int = place.column
+        self.position: int = place.position
+        self.sqlstate = sqlstate or self.usual_sqlstate
+        self.expected = expected
+        """Words and kinds of values that could have been there."""
+        self.found = found
+        self.suggestion = suggestion
+        """The word that was probably meant."""
+        self.excerpt = excerpt
+        """The line up to the error, strings left out, and a caret below it. Empty where a secret may be near."""
+
+    def __str__(self) -> str:
+        """Return the message after its line and column."""
+        return f"{self.line}:{self.column}: {self.message}"
+
+    def report(self) -> str:
+        """Return the error as a terminal shows it: code, SQLSTATE, place, message, and the line with a caret."""
+        head = f"{self.code} [{self.sqlstate}] {self}"
+        return f"{head}\n{self.excerpt}" if self.excerpt else head
 
 
 class DuplicateId(InvalidInput):

@@ -15,7 +15,7 @@ from rota.model.definitions import TemplateState, unfit_for_schedules
 from rota.model.gate import Actor, Scope
 from rota.model.params import encode_params
 from rota.model.schedule_options import TIMES, as_said, with_options
-from rota.model.schedules import Kind, OnCompletion, Schedule, ScheduleState, Timing
+from rota.model.schedules import Kind, OnCompletion, OwnTemplate, Schedule, ScheduleState, Timing
 from rota.model.values import SECOND, Instant, moment
 from rota.ports.schedules import Change
 from rota.ports.store import DefinitionsChanged, Store
@@ -158,8 +158,8 @@ def new_schedule(session: Session, name: str, options: Mapping[str, Any], who: A
     return built(session, name, options, who, now)
 
 
-def built(session: Session, name: str, options: Mapping[str, Any], who: Actor, now: Instant) -> Schedule:
-    """Return a new schedule of an organization that has been checked, or is created together with it."""
+def built(session: Session, name: str, options: Mapping[str, Any], who: Actor, now: Instant, *, own: OwnTemplate | None = None) -> Schedule:
+    """Return a new schedule of an organization that has been checked, or is created together with it; `own` is the template of a job."""
     check_name(name, "schedule", session.settings.name_max)
     if not any(options.get(option) is not None for option in TIMES):
         raise InvalidSchedule(f"schedule {name!r} does not say when: give one of {', '.join(TIMES)}")
@@ -171,8 +171,9 @@ def built(session: Session, name: str, options: Mapping[str, Any], who: Actor, n
         template=str(options.get("template", "")),
         timing=Timing(kind=Kind.CRON),
         created_by=who.name,
+        own=own,
     )
-    new = with_options(empty, with_template_name(session, options), now)
+    new = with_options(empty, options if own is not None else with_template_name(session, options), now)
     _refuse_many(session, new)
     _refuse_unfit_params(session, new)
     _refuse_past(new, now - round(session.settings.schedule_grace * SECOND))
@@ -238,7 +239,7 @@ def _refuse_many(session: Session, schedule: Schedule) -> None:
 
 def _refuse_unfit_params(session: Session, schedule: Schedule) -> None:
     """Refuse values that do not fit, and a param that has the name of the Context's parameter, where the handler is known here."""
-    handler = session.registry.handlers.get(schedule.template)
+    handler = session.registry.handlers.get(schedule.job_type)
     if handler is not None and schedule.params:
         handler.check_context(schedule.params)
         handler.codec.check_some(schedule.params)

@@ -127,7 +127,7 @@ def test_python_md_has_every_option_of_a_job_and_no_other():
 
 
 UNASKED = {
-    "read jobs": {"wait", "overview"},
+    "read jobs": {"wait", "overview", "sql"},
     "read statistics and the queue": {"simulate"},
     "submit jobs": {"enqueue", "enqueue_async", "enqueue_many"},
     "operate workers, pauses, recovery and transactions": {"running", "transaction", "store.promote", "store.reopen"},

@@ -84,6 +84,8 @@ def test_what_a_store_keeps_is_read_back_as_it_was():
         ("timeout", -1, "timeout=-1"),
         ("timeout", "soon", "timeout='soon' is not a length of time"),
         ("timeout", "", "is not a length of time"),
+        ("timeout", "1 month", "is not a length of time"),
+        ("timeout", "hours", "is not a length of time"),
         ("timeout", True, "timeout=True"),
         ("timeout", timedelta(seconds=-1), "timeout=-1"),
         ("max_retries", 1.5, "max_retries=1.5"),
@@ -135,6 +137,11 @@ def test_none_takes_away_what_can_be_absent_and_nothing_else(field):
         ("2d", 172_800.0),
         ("250ms", 0.25),
         ("1 h", 3600.0),
+        ("1 DAY", 86_400.0),
+        ("2 HOURS", 7200.0),
+        ("1 hour 30 minutes", 5400.0),
+        ("15 mins", 900.0),
+        ("10 Sec", 10.0),
     ],
 )
 def test_a_length_of_time_is_seconds_or_words(given, seconds):

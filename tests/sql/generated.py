@@ -13,8 +13,9 @@ import msgspec
 from msgspec import UNSET
 
 from rota.model.schedules import CatchUp, OnCompletion, Overlap, ScheduleState
+from rota.model.templates import UNITS
 from rota.sql import syntax
-from rota.sql.grammar import KEYWORDS, PRIVILEGES, SHOWS, UNITS, Of
+from rota.sql.grammar import KEYWORDS, PRIVILEGES, SHOWS, Of
 from rota.sql.syntax import Listing, Privilege, TargetKind
 
 LETTERS = "abzAZ019_ '\"\n\t;-*/$%\\?:.,()[]{}=<>éß\u0131\u0130漢😀`#@|&!~^+"
@@ -167,7 +168,9 @@ class Statements:
             return syntax.SqlBody(f"SELECT {self.text(30)}")
         if kind == 1:
             arguments = tuple(self.argument() for _ in range(self.chance.randrange(4)))
-            return syntax.CallBody(tuple(self.name() for _ in range(self.chance.randrange(1, 4))), arguments)
+            names = dict.fromkeys(self.name() for _ in range(self.chance.randrange(3)))
+            named = tuple(syntax.NamedArgument(name, self.argument()) for name in names)
+            return syntax.CallBody(tuple(self.name() for _ in range(self.chance.randrange(1, 4))), arguments, named)
         return syntax.ExecBody(self.chance.choice(COMMANDS))
 
     def clauses(self, job: str, *, removable: bool) -> syntax.Clauses:

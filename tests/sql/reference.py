@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from rota.sql.grammar import CLAUSES, FORMS, JOB_SECRET_FORMS, MAX_RETRIES_MAX, PRIVILEGES, RESERVED, UNITS
+from rota.model.templates import UNITS
+from rota.sql.grammar import CLAUSES, FORMS, JOB_SECRET_FORMS, MAX_RETRIES_MAX, PRIVILEGES, RESERVED
 from rota.sql.syntax import Privilege
 
 EXAMPLE = """\
@@ -62,8 +63,8 @@ def page() -> str:
                 (
                     (code("AS 'sql'"), "SQL to execute."),
                     (
-                        code("CALL procedure(argument, …)"),
-                        "A procedure to call with literals: `'text'`, `1`, `NULL`, `TRUE`, `:name`.",
+                        code("CALL procedure([argument, …] [name => argument, …])"),
+                        "A procedure to call with literals, by place or by name: `'text'`, `1`, `NULL`, `TRUE`, `:name`.",
                     ),
                     (code("EXEC '/path/to/program argument'"), "A command to run, by its absolute path and without a shell."),
                 ),

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rota.errors import SqlError
 from rota.sql import syntax
-from rota.sql.errors import SqlError
 from rota.sql.grammar import CLAUSES, KEYWORDS
 from rota.sql.parser import parse, parse_script
 from rota.sql.render import render

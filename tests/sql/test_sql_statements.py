@@ -10,11 +10,10 @@ import msgspec
 import pytest
 from msgspec import UNSET
 
-from rota.errors import InvalidSchedule
+from rota.errors import InvalidSchedule, SqlError
 from rota.model.schedules import CatchUp, OnCompletion, Overlap, ScheduleState
 from rota.model.values import instant
 from rota.sql import syntax
-from rota.sql.errors import SqlError
 from rota.sql.parser import parse, parse_script
 from rota.sql.render import MASK, render
 from rota.sql.syntax import Clauses, CreateJob, Parameter, SecretText
@@ -281,6 +280,8 @@ def test_a_partition_names_its_shards(text, rule):
         ("AS CALL s.p(1, -2.50, 'x''y', NULL, TRUE, false, :region)",
          syntax.CallBody(("s", "p"), (1, Decimal("-2.50"), "x'y", None, True, False, Parameter("region")))),
         ('CALL "a.b"."c"()', syntax.CallBody(("a.b", "c"))),
+        ("CALL p(1, region => 'eu', \"a b\" => NULL)",
+         syntax.CallBody(("p",), (1,), (syntax.NamedArgument("region", "eu"), syntax.NamedArgument("a b", None)))),
         ("EXEC '/opt/x --y \"a b\"'", syntax.ExecBody('/opt/x --y "a b"')),
         ("AS EXEC '/bin/true'", syntax.ExecBody("/bin/true")),
     ],

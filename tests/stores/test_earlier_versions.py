@@ -46,6 +46,7 @@ LANDED = {
     "postgres/0014_lane_versions.sql": "78eef62247a6153b",
     "postgres/0015_minutes.sql": "d246e9576cc12cce",
     "postgres/0016_scan.sql": "2d983af6ad427b20",
+    "postgres/0017_sql_jobs.sql": "427e0df90b2128d4",
     "sqlite/0001_wheel.sql": "ca1b65141e685d9b",
     "sqlite/0002_trust.sql": "7e7507dbfdf193bd",
     "sqlite/0003_time.sql": "e5a8638752ef17d9",
@@ -63,6 +64,7 @@ LANDED = {
     "sqlite/0015_lane_versions.sql": "e191a90911b84cf0",
     "sqlite/0016_minutes.sql": "eab58c44f9c9d0b7",
     "sqlite/0017_scan.sql": "fc7a7178fb5ed890",
+    "sqlite/0018_sql_jobs.sql": "4389b838b6b623a6",
 }
 """The digest of every migration. A new migration adds its line, which the test below prints."""
 

@@ -85,6 +85,7 @@ def _share(rota: Rota) -> None:
     rota.schedule("missed ☂", "works", every=60, catch_up="none")
     rota.schedule("still", "works", every=60)
     rota.schedules.pause("still")
+    rota.sql("CREATE JOB by_sql SCHEDULE = CRON '0 5 * * *' DISABLED AS 'SELECT 1'; ALTER JOB by_sql SET AS 'SELECT 2'")
 
 
 def _let_run(rota: Rota, clock: ManualClock) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -113,6 +114,8 @@ class SharedStore:
     def given(self, mine: str, arguments: object) -> set[str]:
         """Return what somebody of this organization has said: an answer may repeat it. Names are kept, since they may be in rows by now."""
         texts = _texts(arguments)
+        # A statement names things in quotes, and an answer repeats the names.
+        texts |= {part for text in texts for part in re.findall(r"""["']([^"']+)["']""", text)}
         said = self._said.setdefault(mine, set())
         said |= {text for text in texts if any(name in text for name in ORGANIZATIONS)}
         return texts | said

@@ -38,6 +38,20 @@ EXAMPLE = "such as JOB-2026-00042"
 """How a message shows what a number looks like: there may be one of that number."""
 OF_ANOTHER_WORLD = {"simulate"}
 """Tell of jobs in a store that is thrown away: their numbers begin at one and are nobody's here."""
+HOURLY = "SCHEDULE = EVERY 1 HOUR CALL work(text => 'mine')"
+OF_JOBS = [
+    *(f'{verb} JOB "{{}}"' for verb in ("SHOW", "SHOW CREATE", "EXPLAIN", "EXECUTE", "CANCEL", "PAUSE", "ENABLE", "DROP", "PLAN DROP")),
+    *(f'{verb} JOB "{{}}" {HOURLY}' for verb in ("CREATE", "CREATE OR ALTER", "RECREATE", "PLAN CREATE")),
+    f'CREATE JOB mine DEPENDS ON "{{}}" {HOURLY}',
+    "ALTER JOB \"{}\" SET DESCRIPTION = 'mine' SET TIMEOUT = 5",
+    'ALTER JOB "{}" SET SCHEDULE = EVERY 2 HOURS',
+    'ALTER JOB mine RENAME TO "{}"',
+    'SHOW JOB RUNS FOR "{}" LIMIT 5',
+    'SHOW AUDIT FOR JOB "{}"',
+    'FORECAST JOB "{}" FOR 1 HOUR',
+]
+"""Statements about a job by its name."""
+OF_RUNS = ["CANCEL JOB RUN '{}'", "EXPLAIN JOB RUN '{}'", "SHOW JOB '{}'"]
 STARTING = {"run", "running", "start", "stop", "webhooks.test"}
 """Start and stop workers, or send: refused to most, and left out for system managers, whose workers would go on by themselves."""
 
@@ -57,6 +71,7 @@ BY_HAND = {
     "running": "a block around `start`, which is an operation",
     "simulate": "reads a store that may be moved or not be there, and asks the gate of that",
     "store.promote": "the same, of a store that an operation would create",
+    "sql": "each statement asks for its own right: see `rota.sql.run.DOINGS`",
     "store.reopen": "the same",
     "transaction": "a block; it asks the gate as it begins",
     "wait": "asks again and again while the store is away",
@@ -96,6 +111,13 @@ class Pool:
         self.webhook = st.sampled_from([*store.webhooks(), jobs[0][0], "nonsense"])
         self.their_webhook = st.sampled_from([*store.webhooks(mine), "nonsense"])
         self.url = st.sampled_from(["https://mine.example/", "http://x", *(f"https://{name}.example/hooks" for name in ORGANIZATIONS)])
+        said = st.one_of(
+            st.sampled_from(["SHOW JOBS", "SHOW JOB RUNS", "SHOW OCCURRENCES", "SHOW DEPENDENCIES", "SHOW AUDIT", "SHOW METRICS"]),
+            st.sampled_from(["SHOW SCHEDULER", "SHOW SETTINGS", "FORECAST FOR 1 HOUR"]),
+            st.builds(lambda form, name: form.format(name), st.sampled_from(OF_JOBS), self.schedule),
+            st.builds(lambda form, job_id: form.format(job_id), st.sampled_from(OF_RUNS), self.id),
+        )
+        self.sql = st.lists(said, min_size=1, max_size=2).map("; ".join)
         self.said = {
             "every": st.sampled_from([60, 3600]),
             "description": st.just("mine"),
@@ -147,6 +169,8 @@ class Pool:
             ("groups.get", "group"): self.group,
             ("groups.cancel", "group"): self.group,
             ("events", "job"): st.one_of(st.none(), self.job),
+            ("sql", "text"): self.sql,
+            ("sql", "params"): st.none(),
             ("enqueue", "job_id"): st.one_of(st.none(), self.id),
             ("enqueue", "name"): st.sampled_from(TEMPLATES[:2]),
             ("enqueue", "webhook"): st.one_of(st.none(), self.url),

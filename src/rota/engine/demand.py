@@ -43,8 +43,8 @@ def demands_of(
     found: list[Demand] = []
     for prospect in prospects:
         schedule = prospect.schedule
-        lasts = usual(figures.get(schedule.template))
-        owner, template = schedule.organization, schedule.template
+        lasts = usual(figures.get(schedule.job_type))
+        owner, template = schedule.organization, schedule.job_type
         shares = (("template", template), ("worker", template), ("organization", owner), ("queue", owner))
         found.append(
             Demand(
@@ -60,7 +60,7 @@ def demands_of(
 
 def _is_held(schedule: Schedule, registry: Registry, world: World, lasts_s: float) -> bool:
     """Say whether something else than a number that run at once may hold up its jobs, or bring them back."""
-    organization, template = schedule.organization, schedule.template
+    organization, template = schedule.organization, schedule.job_type
     pauses = {("all", ""), ("template", template), ("organization", organization)}
     if not pauses.isdisjoint(world.pauses) or organization in world.suspended or template in world.rates:
         return True

@@ -144,9 +144,9 @@ class Doctor:
         """Look for schedules that are in use although their template takes no jobs: their due times are REFUSED."""
         closed = {each.name: each.state for each in self._store.templates() if each.state is not TemplateState.ENABLED}
         used = self._store.schedules() if closed else []
-        unfit = [each for each in used if each.state is not ScheduleState.DISABLED and each.template in closed]
+        unfit = [each for each in used if each.state is not ScheduleState.DISABLED and each.job_type in closed]
         if unfit:
-            named = ", ".join(f"{each.name} ({each.template} is {closed[each.template].lower()})" for each in unfit[:SHOWN])
+            named = ", ".join(f"{each.name} ({each.job_type} is {closed[each.job_type].lower()})" for each in unfit[:SHOWN])
             text = f"the template of {named}{', …' if len(unfit) > SHOWN else ''} takes no jobs, so due times are recorded as REFUSED"
             yield advice("schedules", text, "enable the template: `rota template enable NAME`; or `rota schedule disable NAME`")
 

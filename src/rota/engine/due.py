@@ -12,13 +12,29 @@ from rota.engine.submit import encoded
 from rota.errors import OrganizationUnavailable, PermissionDenied, QueueFull, TemplateUnavailable
 from rota.model.definitions import OrganizationState, TemplateState
 from rota.model.gate import Actor, Role, may_use
-from rota.model.schedules import Schedule
+from rota.model.schedules import JobKind, OwnTemplate, Schedule
 from rota.model.values import SECOND, Instant, NewRow, Origin, Policy
 from rota.ports.clock import Ids
 from rota.ports.schedules import DueSchedule
 
 IDS_AHEAD = 64
 """Ids are drawn so many at a time; those that are left when the process ends were never used."""
+
+
+VERSION_META = '{"template_version":%d}'
+"""Which version of the job a run was made of: ALTER JOB does not change what waits."""
+
+
+def policy_of(own: OwnTemplate) -> dict[str, Any]:
+    """Return what the template of one schedule alone says of its jobs, as `override` takes it."""
+    return {option: own.defaults[option] for option in ("max_retries", "timeout", "backoff") if option in own.defaults}
+
+
+def no_runner(own: OwnTemplate) -> str:
+    """Say why no job can be made of it here."""
+    if own.kind is JobKind.PROCEDURE:
+        return f"there is no handler {own.job_type!r} to call: start a worker that has it, or change the job with ALTER JOB … SET CALL"
+    return f"no runner for {own.kind.upper()} jobs is available yet: the job can be defined, not run"
 
 
 class Cast(msgspec.Struct, frozen=True):
@@ -64,7 +80,8 @@ class DueRows:
 
     def build(self, schedule: Schedule, params: dict[str, Any], *, now: Instant, run_at: Instant) -> NewRow:
         """Build the row of one job of a schedule: a copy of what such jobs have in common, and what is its own."""
-        key = (schedule.template, schedule.organization, schedule.created_by, schedule.priority, not params)
+        own = None if schedule.own is None else schedule.own.id
+        key = (schedule.template, own, schedule.organization, schedule.created_by, schedule.priority, not params)
         cast = self._cast.get(key)
         if cast is None:
             cast = self._cast[key] = self._make_cast(schedule, params)
@@ -76,41 +93,45 @@ class DueRows:
         row.schedule_id = schedule.id
         row.run_as = schedule.run_as
         if params:
-            row.params = self._params(cast.known, params)
+            row.params = self._params(cast.known, schedule.own, params)
         if cast.queue_ttl is not None:
             row.expires_at = run_at + cast.queue_ttl
         return row
 
-    def _params(self, known: Known, params: dict[str, Any]) -> str:
+    def _params(self, known: Known, own: OwnTemplate | None, params: dict[str, Any]) -> str:
         """Return the template's params under the schedule's own, checked and encoded."""
+        if own is not None:
+            params = {**own.defaults.get("default_params", {}), **params}
         if known.force.default_params:
             params = {**known.force.default_params, **params}
         return encoded(known, params)
 
     def _make_cast(self, schedule: Schedule, params: dict[str, Any]) -> Cast:
         """Work out what the jobs of one template, owner and organization have in common, or refuse them."""
-        known = self._known(schedule)
-        policy = override(known.force.policy, priority=schedule.priority)
+        known, own = self._known(schedule), schedule.own
+        policy = override(known.force.policy, priority=schedule.priority, **(policy_of(own) if own is not None else {}))
         row = NewRow(
             job_id="",
             job_type=known.name,
-            params="" if params else self._params(known, {}),
+            params="" if params else self._params(known, own, {}),
             policy=self._within_rights(schedule, known, policy),
             run_at=0,
-            template_id=known.template_id,
+            template_id=known.template_id if own is None else own.id,
             organization_id=schedule.organization,
             origin=Origin.SCHEDULE,
             owner=schedule.created_by,
             queue=known.force.queue,
             lane=self._registry.lane(known.name, known.force.queue),
+            meta=None if own is None else VERSION_META % own.version,
         )
         queue_ttl = known.force.queue_ttl
         return Cast(known, row, None if queue_ttl is None else round(queue_ttl * SECOND))
 
     def _known(self, schedule: Schedule) -> Known:
-        known = self._registry.find(schedule.template)
+        name = schedule.job_type
+        known = self._registry.find(name)
         if known is None or known.template_id is None:
-            raise TemplateUnavailable(f"template {schedule.template!r} is not there any more")
+            raise TemplateUnavailable(f"template {name!r} is not there any more" if schedule.own is None else no_runner(schedule.own))
         if known.state != TemplateState.ENABLED:
             raise TemplateUnavailable(f"template {known.name!r} is {known.state.lower()}: `rota template enable {known.name}` changes that")
         return known

@@ -49,6 +49,9 @@ class Retention:
         if self._trust.doubt(now) is not None:
             return
         self._store.forget_sessions(before=now, limit=self._settings.retention_batch)
+        dropped = self._store.purge_dropped(limit=self._settings.retention_batch)
+        if self._log_dir is not None:
+            remove_logs(self._log_dir, dropped.run_ids)
         if not self._settings.retention:
             return
         older_than_s = self._settings.retention

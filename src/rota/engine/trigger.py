@@ -84,8 +84,8 @@ class Decider:
             next_at=planned.next_at,
             last_at=jobs[-1].row.due_at if jobs else None,
         )
-        if rows and schedule.timing.kind is Kind.AT:
-            # It is over.
+        if rows and schedule.timing.kind is Kind.AT and schedule.own is None:
+            # It is over. A job that SQL has created is over when its chain is: see `complete` in the store.
             firing.drop = schedule.on_completion is OnCompletion.DROP
             firing.state = None if firing.drop else ScheduleState.DISABLED
         return firing

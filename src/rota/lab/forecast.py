@@ -268,7 +268,7 @@ class Foresight:
 
         schedules = [_stilled(each) for each in prospects]
         organizations = {each.organization for each in schedules}
-        templates = {each.template for each in schedules}
+        templates = {each.job_type for each in schedules}
         makers = {each.created_by for each in schedules}
         store = self._store
         return Definitions(
@@ -299,7 +299,7 @@ class Foresight:
                     behind[schedule.id] = min(behind.get(schedule.id, now), instant(job.due_at) - 1)
                     continue
                 ran = None if job.started_at is None else now - instant(job.started_at)
-                lasts = None if ran is None else max(1, usual(self._figures.get(schedule.template)) - ran)
+                lasts = None if ran is None else max(1, usual(self._figures.get(schedule.job_type)) - ran)
                 carried.append(Carried(schedule_id=schedule.id, created_at=instant(job.created_at), lasts=lasts))
             if (schedule.organization, schedule.name) in awaited:
                 latest = self._store.find(Where(schedule_id=schedule.id, tails=True), limit=1)

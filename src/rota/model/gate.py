@@ -40,6 +40,10 @@ class Right(StrEnum):
     READ_ORGANIZATIONS = "read organizations and users"
     SCHEDULE = "make, change and fire schedules and calendars"
     DELETE_SCHEDULES = "delete schedules and calendars"
+    CREATE_JOBS = "create jobs with SQL"
+    ALTER_JOBS = "alter jobs with SQL"
+    DROP_JOBS = "drop jobs with SQL"
+    EXECUTE_JOBS = "execute jobs with SQL"
     READ_WEBHOOKS = "read webhooks and their deliveries"
     WEBHOOKS = "make, change and test webhooks"
     DELETE_WEBHOOKS = "delete webhooks"
@@ -75,6 +79,10 @@ RIGHTS: dict[Right, dict[Role, Reach]] = {
         Right.READ_ORGANIZATIONS: (_ALL, _ORGANIZATION, _NONE),
         Right.SCHEDULE: (_ALL, _ORGANIZATION, _NONE),
         Right.DELETE_SCHEDULES: (_ALL, _NONE, _NONE),
+        Right.CREATE_JOBS: (_ALL, _ORGANIZATION, _NONE),
+        Right.ALTER_JOBS: (_ALL, _ORGANIZATION, _OWN),
+        Right.DROP_JOBS: (_ALL, _ORGANIZATION, _OWN),
+        Right.EXECUTE_JOBS: (_ALL, _ORGANIZATION, _OWN),
         Right.READ_WEBHOOKS: (_ALL, _ORGANIZATION, _NONE),
         Right.WEBHOOKS: (_ALL, _ORGANIZATION, _NONE),
         Right.DELETE_WEBHOOKS: (_ALL, _NONE, _NONE),

@@ -129,6 +129,44 @@ class Calendar(msgspec.Struct, frozen=True, kw_only=True):
     description: str | None = None
 
 
+class JobKind(StrEnum):
+    """What a job does: a registered handler, or one of the three bodies that SQL can give it."""
+
+    PYTHON = "python"
+    SQL = "sql"
+    PROCEDURE = "procedure"
+    EXTERNAL = "external"
+
+
+class OwnTemplate(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=False):
+    """The template of a job that SQL has created: it belongs to one schedule and has its name. See `Schedule` for the order."""
+
+    id: str
+    kind: JobKind
+    job_type: str
+    """Of its jobs, and so the lane they wait in: the handler of a procedure, or a type that all jobs of its kind share."""
+    defaults: dict[str, Any]
+    """As `rota.model.templates.Spec` has them: retries, backoff and timeout."""
+    version: int = 1
+    body: str | None = None
+    job_class: str | None = None
+    partition_strategy: str | None = None
+    partition_shard: str | None = None
+    partition_expression: str | None = None
+
+
+class TemplateVersion(msgspec.Struct, frozen=True):
+    """What a job that SQL has created was, in one of its versions: runs name the one they were made of."""
+
+    version: int
+    kind: JobKind
+    job_type: str
+    body: str | None
+    defaults: dict[str, Any]
+    created_by: str
+    created_at: datetime | None
+
+
 class Schedule(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=False):
     """When a template becomes jobs. As an array, in this order, a store decodes thousands of them that are due at once."""
 
@@ -158,8 +196,15 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=Fa
     """What the code said of it last, where it is the code's: see `rota.schedule_edits`."""
     version: int = 1
     created_by: str = "system"
+    own: OwnTemplate | None = None
+    """The template that is this schedule's alone; None: it shares the one that `template` names."""
     created_at: datetime | None = None
     updated_at: datetime | None = None
+
+    @property
+    def job_type(self) -> str:
+        """The type of its jobs, which has their handler: its template, or what the template of its own names."""
+        return self.template if self.own is None else self.own.job_type
 
 
 def comes_into_use(before: Schedule | None, after: Schedule) -> bool:

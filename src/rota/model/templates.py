@@ -29,6 +29,14 @@ from rota.model.settings import MIB, Settings
 from rota.model.values import SECOND, Instant, Policy
 
 UNIT_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
+UNITS: dict[str, str] = {
+    **dict.fromkeys(("S", "SEC", "SECS", "SECOND", "SECONDS"), "s"),
+    **dict.fromkeys(("M", "MIN", "MINS", "MINUTE", "MINUTES"), "m"),
+    **dict.fromkeys(("H", "HOUR", "HOURS"), "h"),
+    **dict.fromkeys(("D", "DAY", "DAYS"), "d"),
+}
+"""Words for units of time, in capitals, and their letters."""
+_WORD = re.compile(r"[A-Za-z]+")
 _PART = re.compile(r"(\d{1,12}(?:\.\d+)?)(ms|[smhd])")
 _NUMBER = re.compile(r"\d{1,12}(?:\.\d+)?")
 _RATE = re.compile(r"\s*(\d{1,9})\s*(?:/|per)\s*(\d{1,9}(?:\.\d+)?)?\s*(ms|s|m|h|d)\s*")
@@ -69,16 +77,16 @@ def rate_of(name: str, given: object) -> Rate:
 
 
 def span_of(name: str, given: object) -> float:
-    """Return seconds given as a number, a timedelta, or as people write them: "90", "5m", "1h30m"."""
+    """Return seconds given as a number, a timedelta, or as people write them: "90", "5m", "1h30m", "1 hour 30 minutes"."""
     if isinstance(given, timedelta):
         return seconds(name, given.total_seconds())
     if not isinstance(given, str):
         return seconds(name, given)
-    compact = given.replace(" ", "").lower()
+    compact = _WORD.sub(lambda word: UNITS.get(word[0].upper(), word[0]), given).replace(" ", "").lower()
     if _NUMBER.fullmatch(compact):
         return seconds(name, float(compact))
     if not compact or _PART.sub("", compact):
-        raise InvalidOption(f'{name}={given!r} is not a length of time: give seconds, or "90s", "5m", "1h30m"')
+        raise InvalidOption(f'{name}={given!r} is not a length of time: give seconds, or "90s", "1h30m", "15 minutes"')
     return seconds(name, sum(float(number) * UNIT_S[unit] for number, unit in _PART.findall(compact)))
 
 

@@ -13,9 +13,9 @@ import msgspec
 
 from rota.model.fates import Fated
 from rota.model.gate import EVERYTHING, Actor, Scope
-from rota.model.schedules import Calendar, Fate, Schedule, ScheduleState
+from rota.model.schedules import Calendar, Fate, Schedule, ScheduleState, TemplateVersion
 from rota.model.states import Status
-from rota.model.values import Instant, NewRow
+from rota.model.values import Instant, NewRow, Purged
 
 
 class DueSchedule(msgspec.Struct, kw_only=True, gc=False):
@@ -193,11 +193,11 @@ class Schedules(Protocol):
         """
 
     def add_schedule(self, schedule: Schedule, *, actor: Actor, now: Instant) -> Schedule:
-        """Add a schedule, with its cursor and next due time as given. Audited.
+        """Add a schedule, with its cursor and next due time as given, and with it the template that is its own, if it has one. Audited.
 
-        Raise ScheduleExists; UnknownTemplate; TemplateUnavailable if it comes into use on a template that is not enabled (see
-        `comes_into_use`); InvalidSchedule for a calendar or a dependency that is not there, DependencyCycle
-        naming the path.
+        Raise ScheduleExists, for one with its own template also if a template has its name; UnknownTemplate; TemplateUnavailable if it
+        comes into use on a template that is not enabled (see `comes_into_use`); InvalidSchedule for a calendar or a dependency that is
+        not there, DependencyCycle naming the path.
         """
 
     def change_schedule(
@@ -208,6 +208,14 @@ class Schedules(Protocol):
         What `change` returns must keep id and organization; if it has another name, schedules that depend on it follow.
         Cursor, next due time and version are the store's to write: the cursor becomes `now`, what is DISABLED has no next due time.
         A change that changes nothing writes nothing.
+        """
+
+    def replace_schedule(
+        self, schedule_id: str, new: Schedule, decide: Decide, *, actor: Actor, now: Instant, definitions: int | None = None
+    ) -> Schedule:
+        """Close the ledger, remove the schedule as `drop_schedule` does, and add a new one of its name; all or nothing. Audited as both.
+
+        Schedules that depend on it depend on the new one. Raise as `add_schedule`, NotFound.
         """
 
     def drop_schedule(
@@ -224,6 +232,30 @@ class Schedules(Protocol):
 
         Raise NotFound; StillNeeded naming schedules that depend on it; ChangedMeanwhile if a `version` is given and is not its own.
         """
+
+    def drop_job(
+        self,
+        schedule_id: str,
+        decide: Decide,
+        *,
+        actor: Actor,
+        now: Instant,
+        definitions: int | None = None,
+        keep_history: bool = False,
+    ) -> int:
+        """Drop a schedule as `drop_schedule` does, and cancel its chains that have not ended; return how many. All or nothing.
+
+        Unless the history is kept, its chains are removed as they end: see `purge_dropped`.
+        """
+
+    def purge_dropped(self, *, limit: int) -> Purged:
+        """Remove ended chains of jobs that were dropped with their history, about `limit` jobs; none: there are no more for now."""
+
+    def live_chains(self, schedule_id: str) -> list[str]:
+        """Return the chains of a schedule that have not ended, oldest first, by the ids of their first jobs."""
+
+    def template_version(self, template_id: str, version: int) -> TemplateVersion | None:
+        """Return what a job that SQL has created was in one of its versions; None once no run names it."""
 
     def schedules(
         self, *, scope: Scope = EVERYTHING, name: str | None = None, template: str | None = None, dropped: bool = False

@@ -17,7 +17,7 @@ from rota.errors import ChangedMeanwhile, InvalidOption, InvalidSchedule, Refuse
 from rota.lab.forecasts import Verified
 from rota.model.call import Call
 from rota.model.checks import ago, whole
-from rota.model.gate import Right
+from rota.model.gate import Actor, Right
 from rota.model.schedule_options import OPTIONS, ScheduleOptions
 from rota.model.schedules import Fate, Schedule, ScheduleState, next_due
 from rota.model.shapes import NAME_MAX, Limit, Name, Organization, Params, Shape
@@ -266,23 +266,28 @@ class Schedules(Resource):
 
         `params` replace those of the schedule that have the same names.
         """
-        who, session = ask.within(organization), ask.session
-        schedule, store = named(ask, name, organization), ask.store
-        while True:
-            now = ask.now
-            session.registry.resolve(schedule.template, store, now)
-            session.registry.refuse_unfit(who, schedule.template)
-            session.registry.organization(schedule.organization, store, now)
-            merged = {**schedule.params, **(params or {})}
-            row = DueRows(session.registry, session.ids, session.rng).build(schedule, merged, now=now, run_at=now)
-            row.owner = who.name
-            try:
-                enqueued = store.enqueue([row], now=now, definitions=session.registry.version)[0]
-            except DefinitionsChanged:
-                session.registry.sync(store, now)
-                continue
-            session.poke()
-            return store.job(enqueued.job_id) or job_of(row, enqueued, now)
+        return fired(ask, named(ask, name, organization), params, ask.within(organization))
+
+
+def fired(ask: Ask, schedule: Schedule, params: Params | None, who: Actor) -> Job:
+    """Create a job of a schedule now. None of its due times is shifted or used up."""
+    session, store = ask.session, ask.store
+    template = schedule.job_type
+    while True:
+        now = ask.now
+        session.registry.resolve(template, store, now)
+        session.registry.refuse_unfit(who, template)
+        session.registry.organization(schedule.organization, store, now)
+        merged = {**schedule.params, **(params or {})}
+        row = DueRows(session.registry, session.ids, session.rng).build(schedule, merged, now=now, run_at=now)
+        row.owner = who.name
+        try:
+            enqueued = store.enqueue([row], now=now, definitions=session.registry.version)[0]
+        except DefinitionsChanged:
+            session.registry.sync(store, now)
+            continue
+        session.poke()
+        return store.job(enqueued.job_id) or job_of(row, enqueued, now)
 
 
 def _check_cursor(cursor: LedgerCursor) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-from rota.errors import InvalidInput
-from rota.sql.errors import KINDS, SqlError, SqlInvalidError, SqlOptionError, SqlSyntaxError
+from rota.errors import InvalidInput, SqlError
+from rota.sql.errors import KINDS, SqlInvalidError, SqlOptionError, SqlSyntaxError
 from rota.sql.grammar import RESERVED, any_of, nearest
 from rota.sql.source import SourceText
 from rota.sql.tokens import SqlToken, TokenKind

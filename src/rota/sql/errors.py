@@ -1,7 +1,7 @@
 """Errors of the SQL language: each names its place, what was expected, what was found, and its SQLSTATE.
 
-InvalidInput
-└── SqlError            a script was refused; nothing of it was executed
+SqlError
+    ├── SqlStatementError    a statement that was read could not be carried out; those before it were
     ├── SqlSyntaxError       the text is not a statement
     ├── SqlInvalidError      a statement that contradicts itself, or says something twice
     ├── SqlReadOnlyError     a statement that would write to sys.*
@@ -18,52 +18,26 @@ InvalidInput
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from rota.errors import InvalidInput, InvalidName, InvalidOption, InvalidParams, InvalidSchedule
-from rota.sql.source import Location
-
-START = Location(1, 1, 1)
+from rota.errors import START, InvalidInput, InvalidName, InvalidOption, InvalidParams, InvalidSchedule, SqlError
 
 
-class SqlError(InvalidInput):
-    """A script was refused before anything of it was executed. No text in it is ever the value of a secret."""
+class SqlStatementError(SqlError):
+    """A statement that was read could not be carried out. Its cause, an error of Rota's, is kept as `__cause__`."""
 
-    code = "sql_error"
-    usual_sqlstate: ClassVar[str] = "42601"
-    members = ("sqlstate", "line", "column", "position", "expected", "found", "suggestion")
+    code = "sql_failed"
+    members: ClassVar[tuple[str, ...]] = (*SqlError.members, "statement", "executed")
 
     def __init__(
-        self,
-        message: str,
-        place: Location = START,
-        *,
-        sqlstate: str = "",
-        expected: tuple[str, ...] = (),
-        found: str = "",
-        suggestion: str = "",
-        excerpt: str = "",
+        self, message: str, place: Any = START, *, code: str = "sql_failed", sqlstate: str = "", statement: int = 1, executed: int = 0
     ) -> None:
-        super().__init__(message)
-        self.message = message
-        self.line, self.column, self.position = place.line, place.column, place.position
-        self.sqlstate = sqlstate or self.usual_sqlstate
-        self.expected = expected
-        """Words and kinds of values that could have been there."""
-        self.found = found
-        self.suggestion = suggestion
-        """The word that was probably meant."""
-        self.excerpt = excerpt
-        """The line up to the error, strings left out, and a caret below it. Empty where a secret may be near."""
-
-    def __str__(self) -> str:
-        """Return the message after its line and column."""
-        return f"{self.line}:{self.column}: {self.message}"
-
-    def report(self) -> str:
-        """Return the error as a terminal shows it: code, SQLSTATE, place, message, and the line with a caret."""
-        head = f"{self.code} [{self.sqlstate}] {self}"
-        return f"{head}\n{self.excerpt}" if self.excerpt else head
+        super().__init__(message, place, sqlstate=sqlstate)
+        self.code = code  # type: ignore[misc] # of its cause
+        self.statement = statement
+        """Which statement of the script it was, counted from 1."""
+        self.executed = executed
+        """How many statements before it were executed, and stay so."""
 
 
 class SqlSyntaxError(SqlError):

@@ -441,13 +441,6 @@ PRIVILEGES: dict[Privilege, tuple[TargetKind | None, ...]] = {
 }
 """The things that each can be granted on; None: on nothing in particular."""
 
-UNITS: dict[str, str] = {
-    **dict.fromkeys(("S", "SEC", "SECS", "SECOND", "SECONDS"), "s"),
-    **dict.fromkeys(("M", "MIN", "MINS", "MINUTE", "MINUTES"), "m"),
-    **dict.fromkeys(("H", "HOUR", "HOURS"), "h"),
-    **dict.fromkeys(("D", "DAY", "DAYS"), "d"),
-}
-"""Units of durations, as `rota.model.templates.span_of` writes them."""
 UNIT_WORDS = ("SECONDS", "MINUTES", "HOURS", "DAYS")
 UNEQUAL_UNITS = {
     "WEEK": "use 7 DAYS",

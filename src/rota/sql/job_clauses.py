@@ -35,12 +35,14 @@ from rota.sql.grammar import (
 from rota.sql.secret_values import secret_key
 from rota.sql.syntax import (
     AllShards,
+    Argument,
     AtIntervals,
     Body,
     CallBody,
     DueRule,
     DynamicShards,
     ExecBody,
+    NamedArgument,
     OnceAt,
     OnCronLine,
     Partition,
@@ -53,6 +55,7 @@ from rota.sql.values import (
     EXAMPLE_MOMENT,
     DurationRule,
     argument,
+    argument_name,
     duration,
     listed,
     name,
@@ -386,12 +389,22 @@ def _call(cursor: TokenCursor) -> CallBody:
     cursor.need("(", message=f"CALL {shown_name:.60} needs parentheses: CALL {shown_name:.60}()")
     if cursor.take(")"):
         return CallBody(procedure)
-    arguments = [argument(cursor)]
-    while cursor.take(","):
-        arguments.append(argument(cursor))
+    arguments: list[Argument] = []
+    named: dict[str, Argument] = {}
+    while not (arguments or named) or cursor.take(","):
+        token = cursor.token
+        name = argument_name(cursor)
+        if name is None and named:
+            raise cursor.fault("arguments by place come before those by name", token=token, expected=("name => value",))
+        if name is None:
+            arguments.append(argument(cursor))
+        elif name in named:
+            raise cursor.fault(f"the argument {cursor.found(token)} is given twice", token=token, kind=SqlInvalidError, expected=())
+        else:
+            named[name] = argument(cursor)
     if not cursor.take(")"):
         raise cursor.fault(f"a comma or ) is missing after an argument; found {cursor.found()}", expected=(",", ")"))
-    return CallBody(procedure, tuple(arguments))
+    return CallBody(procedure, tuple(arguments), tuple(NamedArgument(name, value) for name, value in named.items()))
 
 
 def _exec(cursor: TokenCursor) -> ExecBody:

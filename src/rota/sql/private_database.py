@@ -11,9 +11,10 @@ from typing import Any
 
 import apsw
 
+from rota.errors import SqlError
 from rota.model.settings import Settings
 from rota.sql.catalog import TABLES, Table
-from rota.sql.errors import SqlError, SqlForbiddenError, SqlLimitError, SqlReadOnlyError, SqlSyntaxError
+from rota.sql.errors import SqlForbiddenError, SqlLimitError, SqlReadOnlyError, SqlSyntaxError
 from rota.sql.query_errors import not_in_sys, query_error
 from rota.sql.result import Notice, Result
 from rota.sql.virtual import Elsewhere, Module, Rows

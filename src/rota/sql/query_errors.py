@@ -8,8 +8,9 @@ from difflib import get_close_matches
 
 import apsw
 
+from rota.errors import START, SqlError, SqlPlace
 from rota.sql.catalog import Table
-from rota.sql.errors import START, SqlError, SqlLimitError, SqlQueryError, SqlReadOnlyError, SqlSyntaxError
+from rota.sql.errors import SqlLimitError, SqlQueryError, SqlReadOnlyError, SqlSyntaxError
 from rota.sql.source import Location, SourceText
 
 NO_TABLE = re.compile(r"no such table: (?:(\w+)\.)?(.+)")
@@ -32,7 +33,7 @@ def not_in_sys(name: str, tables: Collection[str], text: str = "") -> SqlError:
     return SqlQueryError(reason, _place_of(name, text), sqlstate="42P01", found=name)
 
 
-def _place_of(name: str, text: str) -> Location:
+def _place_of(name: str, text: str) -> Location | SqlPlace:
     """Return where a table is named, which SQLite does not say."""
     found = re.search(rf"(?:\b\w+\s*\.\s*)?\b{re.escape(name)}\b", text, re.IGNORECASE)
     return START if found is None else SourceText(text).location(found.start())
@@ -51,7 +52,7 @@ def query_error(error: Exception, text: str, tables: Mapping[str, Table]) -> Sql
     return _of_names(reason, place, text, tables) or _of_patterns(reason, place)
 
 
-def _of_names(reason: str, place: Location, text: str, tables: Mapping[str, Table]) -> SqlError | None:
+def _of_names(reason: str, place: Location | SqlPlace, text: str, tables: Mapping[str, Table]) -> SqlError | None:
     table = NO_TABLE.match(reason)
     if table is not None and table[1] != "sys":
         return not_in_sys(table[2], tables, text)
@@ -65,7 +66,7 @@ def _of_names(reason: str, place: Location, text: str, tables: Mapping[str, Tabl
     return SqlQueryError(f"there is no column {column[2]}{_meant(column[2], names)}", place, sqlstate="42703")
 
 
-def _of_patterns(reason: str, place: Location) -> SqlError:
+def _of_patterns(reason: str, place: Location | SqlPlace) -> SqlError:
     for pattern, kind, sqlstate in PATTERNS:
         if pattern.search(reason):
             return kind(reason, place, sqlstate=sqlstate)
@@ -77,7 +78,7 @@ def _meant(name: str, names: Collection[str], prefix: str = "") -> str:
     return f"; did you mean {prefix}{found[0]}?" if found else ""
 
 
-def _place(error: Exception, text: str) -> Location:
+def _place(error: Exception, text: str) -> Location | SqlPlace:
     """Return where in the text SQLite saw the mistake. It counts bytes."""
     offset = getattr(error, "error_offset", -1)
     if offset < 0:

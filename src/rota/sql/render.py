@@ -188,7 +188,8 @@ def _clauses(clauses: Clauses) -> list[tuple[Clause, Any]]:
 
 def _body(body: Body) -> str:
     if isinstance(body, CallBody):
-        return f"CALL {'.'.join(map(name_text, body.procedure))}({', '.join(map(_argument, body.arguments))})"
+        named = [f"{name_text(each.name)} => {_argument(each.value)}" for each in body.named]
+        return f"CALL {'.'.join(map(name_text, body.procedure))}({', '.join([*map(_argument, body.arguments), *named])})"
     return f"EXEC {string_text(body.command)}" if isinstance(body, ExecBody) else f"AS {_sql(body.sql)}"
 
 

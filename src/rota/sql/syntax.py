@@ -111,11 +111,20 @@ class SqlBody(msgspec.Struct, frozen=True):
     sql: str
 
 
+class NamedArgument(msgspec.Struct, frozen=True):
+    """An argument by its name: `region => 'eu'`."""
+
+    name: str
+    value: Argument
+
+
 class CallBody(msgspec.Struct, frozen=True):
     """A procedure to call, by the parts of its name."""
 
     procedure: tuple[str, ...]
     arguments: tuple[Argument, ...] = ()
+    named: tuple[NamedArgument, ...] = ()
+    """After those by place."""
 
 
 class ExecBody(msgspec.Struct, frozen=True):

@@ -9,15 +9,15 @@ from decimal import Decimal
 from typing import NamedTuple, TypeAlias, TypeVar
 from uuid import UUID
 
-from rota.errors import InvalidInput, InvalidOption, InvalidSchedule
+from rota.errors import InvalidInput, InvalidOption, InvalidSchedule, SqlError
 from rota.model.checks import check_name
 from rota.model.schedule_options import NAME_MAX
-from rota.model.templates import span_of
+from rota.model.templates import UNITS, span_of
 from rota.model.values import LATEST, SECOND, Instant, instant, moment
 from rota.model.zones import LAST_S, spans, zone_of
 from rota.sql.cursor import TokenCursor
-from rota.sql.errors import SqlError, SqlInvalidError, SqlOptionError, SqlScheduleError
-from rota.sql.grammar import FOLLOWERS, RESERVED, UNEQUAL_UNITS, UNIT_WORDS, UNITS, any_of
+from rota.sql.errors import SqlInvalidError, SqlOptionError, SqlScheduleError
+from rota.sql.grammar import FOLLOWERS, RESERVED, UNEQUAL_UNITS, UNIT_WORDS, any_of
 from rota.sql.syntax import Argument, JobName, Parameter
 from rota.sql.tokens import SqlToken, TokenKind
 
@@ -30,7 +30,6 @@ EXAMPLE_MOMENT = "'2036-03-01T09:00:00Z'"
 _MOMENT = re.compile(r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)?")
 _BROKEN_NUMBER = re.compile(r"\d\s+\d")
 _UUID_TEXT = re.compile(r"(?:urn:uuid:)?\{?[0-9a-f]{8}-?(?:[0-9a-f]{4}-?){3}[0-9a-f]{12}\}?", re.IGNORECASE)
-_LETTERS = re.compile(r"[A-Za-z]+")
 
 # ---- names ------------------------------------------------------------------------------------------------------------
 
@@ -178,6 +177,16 @@ def _whole(cursor: TokenCursor, start: SqlToken, *, minus: bool) -> int:
     return -value if minus else value
 
 
+def argument_name(cursor: TokenCursor) -> str | None:
+    """Read the name of an argument and the arrow after it, if there is one: `region => 'eu'`."""
+    if not cursor.kind(TokenKind.WORD, TokenKind.QUOTED) or cursor.peek().word != "=":
+        return None
+    name = _part(cursor, "the name of an argument is missing")
+    cursor.need("=")
+    cursor.need(">", message="the name of an argument is followed by =>, such as region => 'eu'")
+    return name
+
+
 def argument(cursor: TokenCursor) -> Argument:
     """Read an argument of a procedure."""
     token = cursor.token
@@ -259,13 +268,13 @@ def _compact(cursor: TokenCursor, message: str) -> str:
     """Read a duration as `span_of` takes it: 1h30m."""
     interval = cursor.take("INTERVAL")
     if cursor.kind(TokenKind.STRING):
-        digits = _in_letters(cursor, cursor.token.value)
+        digits = cursor.token.value.strip()
+        _refuse_fraction(cursor, digits)
         cursor.advance()
         return digits + _unit(cursor) if interval and digits.isdecimal() and cursor.token.word in UNITS else digits
     if cursor.kind(TokenKind.COMPACT):
-        compact = _in_letters(cursor, cursor.token.text)
-        cursor.advance()
-        return compact
+        _refuse_fraction(cursor, cursor.token.text)
+        return cursor.advance().text
     if not cursor.kind(TokenKind.NUMBER):
         raise cursor.fault(f"{message}; found {cursor.found()}", expected=("a duration",))
     parts: list[str] = []
@@ -277,12 +286,6 @@ def _compact(cursor: TokenCursor, message: str) -> str:
             raise cursor.fault(f"a unit is missing after {digits:.20}: use {any_of(UNIT_WORDS)}", expected=UNIT_WORDS)
         parts.append(digits + unit)
     return "".join(parts)
-
-
-def _in_letters(cursor: TokenCursor, written: str) -> str:
-    """Return a duration with its words as letters: '1 hour 30 minutes' as 1h30m."""
-    _refuse_fraction(cursor, written)
-    return _LETTERS.sub(lambda word: UNITS.get(word[0].upper(), word[0]), written).strip()
 
 
 def _unit(cursor: TokenCursor) -> str:

@@ -240,7 +240,13 @@ WALKS_WHAT_LIVES = {
     "wait_as_long": {"live_due", "live_blocked", "live_put_off"},
     "send_as_soon": {"outbox_due"},
     "wait_as_long_edges": {"edges_until"},
-    "beat_of_schedules": {"edges_until", "schedules_due", "live_put_off", "outbox_due"},
+    "beat_of_schedules": {"edges_until", "schedules_due", "schedules_over", "live_put_off", "outbox_due"},
+    "ids_over": {"schedules_over"},  # jobs for one moment whose chains are under way
+    # Jobs that were dropped with their history, until that is gone.
+    "any_purging": {"schedules_purging"},
+    "purging_ends": {"schedules_purging"},
+    "end_purge": {"schedules_purging"},
+    "forget_ledger_of_purged": {"schedules_purging"},
     "source_held_of_type": {"live_held"},
     "old_ends": {"ends_finished"},
     "newest_job": {"job_facts_pkey"},

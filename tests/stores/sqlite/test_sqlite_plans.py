@@ -378,6 +378,9 @@ SMALL_INDEXES = {
     "wait_as_long",  # of what is PENDING, and only when the clock has come back
     "zoned_schedules",  # of schedules, and only when the zones' own rules have changed
     "queue_order",  # the whole line, at the end of a copy
+    "beat_of_schedules",  # of jobs for one moment whose chains are under way
+    "ids_over",  # the same
+    "purging_ends",  # of jobs that were dropped with their history, until that is gone
     "workers",  # of what runs: as many rows as there are slots
     "running_now",  # of what runs too, and up to a bound
     "blocked_lanes",  # of what is blocked, up to a bound
@@ -422,6 +425,7 @@ FRAGMENTS = {
     ),
     *("job_columns", "run_columns", "watched_columns", "worker_columns"),
     *("tail", "new_columns", "new_values", "template_columns", "this_template", "find", "newest", "size", "made", "matching"),
+    *("own_template", "due_template", "jobs_over"),
     *("schedule_columns", "due_columns", "due_surroundings", "occurrence_columns", "occurrence_filter", "occurrence_outcome"),
     # Scans are put together from these: see tests/sql/test_sql_query_speed.py.
     *(f"scan_{relation}" for relation in RELATIONS),

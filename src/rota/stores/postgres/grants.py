@@ -48,6 +48,7 @@ RIGHTS: dict[str, tuple[Grant, ...]] = {
         Grant("INSERT, UPDATE, DELETE", "schedule_reports"),
         Grant("INSERT, DELETE", "job_ends"),
         Grant("INSERT, UPDATE", "templates"),
+        Grant("INSERT, DELETE", "template_versions"),
         Grant("INSERT, DELETE", "adhoc_types"),
         Grant("INSERT", "lanes"),
         Grant("INSERT, UPDATE", "param_digests"),

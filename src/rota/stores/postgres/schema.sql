@@ -1,4 +1,4 @@
--- Schema 16, generated from the migrations by `make schema`. Do not edit it: add a migration.
+-- Schema 17, generated from the migrations by `make schema`. Do not edit it: add a migration.
 
 -- The first schema: all tables of the model. Instants are microseconds since 1970 UTC, ids are UUIDv7.
 -- A job stands in two tables: what it is (job_facts, written once), and how it fares: job_live while it has not ended, job_ends
@@ -126,7 +126,8 @@ CREATE TABLE schedules (
     updated_at         bigint NOT NULL,
     dropped_at         bigint,
     open_due_at bigint,
-    open_fate text COLLATE "C"
+    open_fate text COLLATE "C",
+    purging bigint
 ) WITH (fillfactor = 70);
 
 CREATE UNIQUE INDEX schedules_name ON schedules (organization_id, name) WHERE dropped_at IS NULL;
@@ -960,5 +961,23 @@ CREATE TABLE stats_minutely (
 -- Ended jobs that seem to have started after their end, because a clock was set back. They are few. Without them, a walk along the ends has
 -- every start that is later than the end it is at: so queries by the time of the start need no index that every job would pay for.
 CREATE INDEX ends_clock_back ON job_ends (started_at) WHERE started_at > finished_at;
+CREATE INDEX schedules_purging ON schedules (purging) WHERE purging IS NOT NULL;
 
-INSERT INTO meta (key, value) VALUES ('schema', 16);
+-- Schedules with one due time that has passed, and that are not disabled yet: such a job is over when its chain has ended.
+CREATE INDEX schedules_over ON schedules (at) WHERE at IS NOT NULL AND next_trigger_at IS NULL AND state <> 'DISABLED' AND dropped_at IS NULL;
+
+-- What a job was when a run of it was created: ALTER JOB does not change what waits.
+CREATE TABLE template_versions (
+    template_id uuid NOT NULL REFERENCES templates,
+    version     bigint NOT NULL,
+    schedule_id uuid NOT NULL,
+    kind        text NOT NULL,
+    job_type    text COLLATE "C" NOT NULL,
+    body        text,
+    defaults    text NOT NULL,
+    created_by  text NOT NULL,
+    created_at  bigint NOT NULL,
+    PRIMARY KEY (template_id, version)
+);
+
+INSERT INTO meta (key, value) VALUES ('schema', 17);

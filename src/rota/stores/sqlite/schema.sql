@@ -1,4 +1,4 @@
--- Schema 17, generated from the migrations by `make schema`. Do not edit it: add a migration.
+-- Schema 18, generated from the migrations by `make schema`. Do not edit it: add a migration.
 
 CREATE TABLE meta (
     key   TEXT PRIMARY KEY,
@@ -83,7 +83,7 @@ CREATE TABLE schedules (
     created_at         INTEGER NOT NULL,
     updated_at         INTEGER NOT NULL,
     dropped_at         INTEGER
-, declared TEXT CHECK (json_valid(declared)), ahead_at INTEGER, told_from INTEGER, told_until INTEGER, open_due_at INTEGER, open_fate TEXT) STRICT;
+, declared TEXT CHECK (json_valid(declared)), ahead_at INTEGER, told_from INTEGER, told_until INTEGER, open_due_at INTEGER, open_fate TEXT, purging INTEGER) STRICT;
 
 CREATE UNIQUE INDEX schedules_name ON schedules (organization_id, name) WHERE dropped_at IS NULL;
 
@@ -704,6 +704,23 @@ CREATE TABLE stats_minutely (
 
 CREATE INDEX jobs_clock_back ON jobs (started_at) WHERE started_at > finished_at;
 
+CREATE INDEX schedules_purging ON schedules (purging) WHERE purging IS NOT NULL;
+
+CREATE INDEX schedules_over ON schedules (at) WHERE at IS NOT NULL AND next_trigger_at IS NULL AND state <> 'DISABLED' AND dropped_at IS NULL;
+
+CREATE TABLE template_versions (
+    template_id BLOB NOT NULL REFERENCES templates,
+    version     INTEGER NOT NULL,
+    schedule_id BLOB NOT NULL,
+    kind        TEXT NOT NULL,
+    job_type    TEXT NOT NULL,
+    body        TEXT,
+    defaults    TEXT NOT NULL CHECK (json_valid(defaults)),
+    created_by  TEXT NOT NULL,
+    created_at  INTEGER NOT NULL,
+    PRIMARY KEY (template_id, version)
+) STRICT, WITHOUT ROWID;
+
 INSERT INTO meta (key, value) VALUES ('clock', 0);
 INSERT INTO meta (key, value) VALUES ('definitions_version', 1);
 INSERT INTO meta (key, value) VALUES ('late_results', 0);
@@ -711,6 +728,6 @@ INSERT INTO meta (key, value) VALUES ('number_floor', 0);
 INSERT INTO meta (key, value) VALUES ('pulse_at', 0);
 INSERT INTO meta (key, value) VALUES ('recovered_at', 0);
 INSERT INTO meta (key, value) VALUES ('retention_clock', 0);
-INSERT INTO meta (key, value) VALUES ('schema', 17);
+INSERT INTO meta (key, value) VALUES ('schema', 18);
 INSERT INTO meta (key, value) VALUES ('tzdata', 0);
 INSERT INTO organizations (organization_id, display_name, state, created_at, signs) VALUES ('default', 'Default', 'ACTIVE', 0, 0);

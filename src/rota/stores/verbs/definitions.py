@@ -114,7 +114,7 @@ def drop_template(db: Db, name: str, actor: Actor, now: Instant, *, newest: int,
     _check_version(name, template, version)
     if db.value("newer_job_of_type", newest=newest, job_type=template.job_type):
         raise _in_use(name, "jobs that wait or run")
-    if db.value("schedule_of_template", template_id=template.id):
+    if db.value("schedule_of_template", template_id=template.id, job_type=template.job_type):
         raise _in_use(name, "schedules")
     db.change("drop_template", name=name, now=now)
     db.change("advance_definitions")

@@ -10,15 +10,15 @@ from typing import Any
 import msgspec
 
 from rota.model.fates import Fated
-from rota.model.gate import EVERYTHING, Actor, Scope
+from rota.model.gate import EVERYTHING, SYSTEM, Actor, Scope
 from rota.model.lattice import Run
-from rota.model.schedules import Fate, Schedule, ScheduleState, lattice_of, next_look
+from rota.model.schedules import Fate, OnCompletion, Schedule, ScheduleState, lattice_of, next_look
 from rota.model.states import ErrorType, Status
 from rota.model.values import LATEST, Instant
 from rota.model.webhooks import WAIT_MAX
 from rota.ports.schedules import Awaited, Change, Decide, DueJob, DueSchedule, Fired, Firing, Ledger, LedgerCursor, Occurrence, Settled
 from rota.ports.store import DefinitionsChanged
-from rota.stores.verbs import edges, queue, reports, schedules
+from rota.stores.verbs import chains, edges, queue, reports, schedules
 from rota.stores.verbs.db import Db
 from rota.stores.verbs.definitions import same_definitions
 from rota.stores.verbs.edges import Edge
@@ -28,6 +28,7 @@ DEPENDENTS_MAX = 10_000
 """Schedules that depend on others and are due at once: they are put in order together."""
 LOOK_BACK = 1000
 """How many jobs of a schedule are looked at for one that ended in a window."""
+DROPPED_REASON = "its job was dropped"
 ALIKE_LEAST = 8
 """From so many on, schedules that advance alike are advanced by one statement of their own."""
 
@@ -39,6 +40,7 @@ def fire(db: Db, decide: Decide, now: Instant, *, limit: int, ahead: Instant, de
     fired = Fired(unfinished=_pull_back(db, now, ahead, limit))
     db.change("note_clock", now=now)
     fired.settled += _give_up(db, now, limit)
+    _complete(db, now, limit)
     found = schedules.due_of(db.value("schedules_due_now", depends=0, now=now, limit=limit))
     rooms: dict[str, int | None] = {}
     fired.settled += _fire_all(db, found, decide, now, rooms)
@@ -93,6 +95,38 @@ def drop_schedule(
     """Close the ledger and take a schedule out of sight."""
     close = _closing(db, schedule_id, decide, now, definitions)
     schedules.drop(db, schedule_id, actor, now, close=close, version=version)
+
+
+def replace_schedule(
+    db: Db, schedule_id: str, new: Schedule, decide: Decide, *, actor: Actor, now: Instant, definitions: int | None = None
+) -> Schedule:
+    """Close the ledger of a schedule and put a new one in its place."""
+    close = _closing(db, schedule_id, decide, now, definitions)
+    return schedules.replace(db, schedule_id, new, actor, now, close=close)
+
+
+def drop_job(
+    db: Db, schedule_id: str, decide: Decide, *, actor: Actor, now: Instant, definitions: int | None = None, keep_history: bool = False
+) -> int:
+    """Drop a schedule as `drop_schedule` does, cancel its chains that have not ended, and have its history removed unless that is kept."""
+    drop_schedule(db, schedule_id, decide, actor=actor, now=now, definitions=definitions)
+    roots = schedules.live_chains(db, schedule_id)
+    for root in roots:
+        chains.cancel(db, root, actor=actor, now=now, reason=DROPPED_REASON)
+    if not keep_history:
+        db.change("begin_purge", schedule_id=schedule_id, now=now)
+    return len(roots)
+
+
+def _complete(db: Db, now: Instant, limit: int) -> None:
+    """Disable or drop jobs that SQL has created for one moment, once the chain of that has ended."""
+    for (schedule_id,) in db.rows("ids_over", limit=limit):
+        schedule = schedules.live(db, schedule_id)
+        if schedule.on_completion is OnCompletion.DROP and not schedules.depending_on(db, schedule):
+            schedules.take_away(db, schedule, SYSTEM, now)
+        else:
+            # Who waits for it must find it: it stays as one that is over.
+            db.change("end_schedule", schedule_id=schedule_id, now=now)
 
 
 def awaited(db: Db, job_id: str) -> list[str]:

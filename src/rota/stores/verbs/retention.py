@@ -52,6 +52,22 @@ def purge(db: Db, before: Instant, limit: int, now: Instant, cursor: PurgeCursor
     return plan.purged()
 
 
+def purge_dropped(db: Db, *, limit: int) -> Purged:
+    """Remove ended chains of jobs that were dropped with their history, up to `limit` jobs, one whole chain at least if there is one."""
+    plan, jobs = Plan(), 0
+    tails: list[int] = []
+    for number, attempt in db.rows("purging_ends", limit=limit):
+        if tails and jobs + attempt > limit:
+            break
+        tails.append(number)
+        jobs += attempt
+    _add_chains(db, plan, tails)
+    _remove_all(db, plan)
+    db.change("forget_ledger_of_purged")
+    db.change("end_purge")
+    return plan.purged()
+
+
 def look(db: Db, before: Instant, limit: int, cursor: PurgeCursor | None) -> Purged:
     """Count what `purge` would remove."""
     with db.snapshot():
@@ -205,4 +221,5 @@ def _tidy(db: Db, before: Instant, limit: int, now: Instant, *, first: bool, fig
 def _forget_times(db: Db, before: Instant, limit: int) -> bool:
     """Forget old rows of the ledger and schedules that were dropped long ago; say whether more may be left."""
     full = db.change("forget_occurrences", before=before, limit=limit) == limit
+    full |= db.change("forget_versions", limit=limit) == limit
     return full | (db.change("forget_schedules", before=before, limit=limit) == limit)

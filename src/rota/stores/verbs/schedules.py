@@ -4,17 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import date
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
-from rota.errors import ChangedMeanwhile, DependencyCycle, InvalidSchedule, NotFound, ScheduleExists, StillNeeded, UnknownTemplate
+from rota.errors import (
+    ChangedMeanwhile,
+    DependencyCycle,
+    InvalidSchedule,
+    NotFound,
+    Refused,
+    ScheduleExists,
+    StillNeeded,
+    UnknownTemplate,
+)
 from rota.model.definitions import TemplateState, unfit_for_schedules
 from rota.model.dependencies import find_circle
 from rota.model.gate import EVERYTHING, Actor, Scope
 from rota.model.schedule_options import as_options
-from rota.model.schedules import Calendar, Schedule, ScheduleState, comes_into_use, next_look
-from rota.model.values import Instant, moment
+from rota.model.schedules import (
+    Calendar,
+    JobKind,
+    OwnTemplate,
+    Schedule,
+    ScheduleState,
+    TemplateVersion,
+    comes_into_use,
+    next_look,
+)
+from rota.model.values import Instant, dashed, moment
 from rota.model.webhooks import WAIT_MAX
 from rota.ports.schedules import Beat, Change, DueSchedule
 from rota.stores.verbs.db import Db, audit
@@ -75,6 +93,20 @@ def _if_readable(db: Db, schedule_id: str) -> Schedule | None:
         return None
 
 
+def live_chains(db: Db, schedule_id: str) -> list[str]:
+    """Return the chains of a schedule that have not ended, by the ids of their first jobs."""
+    return [root for (root,) in db.rows("live_roots", schedule_id=schedule_id)]
+
+
+def template_version(db: Db, template_id: str, version: int) -> TemplateVersion | None:
+    """Return what a job was in one of its versions."""
+    row = db.row("template_version", template_id=template_id, version=version)
+    if row is None:
+        return None
+    kind, job_type, body, defaults, created_by, created_at = row
+    return TemplateVersion(version, JobKind(kind), job_type, body, msgspec.json.decode(defaults), created_by, moment(created_at))
+
+
 def schedule(db: Db, schedule_id: str) -> Schedule | None:
     """Return one schedule, dropped or not."""
     found = _rows_of(db.value("schedule", schedule_id=schedule_id))
@@ -124,8 +156,9 @@ def add_schedule(db: Db, schedule: Schedule, *, actor: Actor, now: Instant) -> S
     _check_surroundings(db, schedule, called=schedule.name)
     template_id = _template(db, None, schedule)
     db.change("note_clock", now=now)
+    _put_own(db, None, schedule, actor=actor, now=now)
     _write(db, schedule, now, template_id=template_id, cursor_at=schedule.cursor_at)
-    audit(db, actor, now, "schedule.create", ("schedule", schedule.name), after=said(schedule), organization=schedule.organization)
+    _audit(db, actor, now, CREATED, schedule, after=said(schedule))
     return _there(db, schedule.id)
 
 
@@ -145,28 +178,52 @@ def change(db: Db, schedule_id: str, change_: Change, actor: Actor, now: Instant
         # Over, unless it is given another time: a change of something else does not undo that.
         after = msgspec.structs.replace(after, state=closed.state)
     db.change("note_clock", now=now)
+    # After its due times up to now became jobs of what it was.
+    _put_own(db, before, after, actor=actor, now=now)
     _write(db, after, now, template_id=template_id, cursor_at=now)
     if after.name != before.name:
         _follow_name(db, before, after.name, now)
     written = _there(db, schedule_id)
     names = ({}, {}) if after.name == before.name else ({"name": before.name}, {"name": after.name})
     if names[0] or said(before) != said(written):
-        audit(
-            db,
-            actor,
-            now,
-            "schedule.edit",
-            ("schedule", after.name),
-            before=names[0] | said(before),
-            after=names[1] | said(written),
-            organization=after.organization,
-        )
+        _audit(db, actor, now, CHANGED, after, before=names[0] | said(before), after=names[1] | said(written))
     return written
+
+
+class _Event(NamedTuple):
+    """A change of a schedule as the audit trail names it: of one that shares its template, and of a job that SQL has created."""
+
+    action: str
+    of_job: str
+
+
+CREATED, CHANGED, DROPPED = (
+    _Event("schedule.create", "JOB_CREATED"),
+    _Event("schedule.edit", "JOB_MODIFIED"),
+    _Event("schedule.delete", "JOB_DELETED"),
+)
+
+
+def _audit(db: Db, actor: Actor, now: Instant, event: _Event, schedule: Schedule, *, before: Any = None, after: Any = None) -> None:
+    """Record a change. A job is named by its id, which stays when it is renamed."""
+    organization = schedule.organization
+    if schedule.own is None:
+        audit(db, actor, now, event.action, ("schedule", schedule.name), before=before, after=after, organization=organization)
+        return
+    facts = {"job_uuid": dashed(schedule.id), "job_name": schedule.name, "outcome": "SUCCEEDED"}
+    subject = (JOB_SUBJECT, dashed(schedule.id))
+    audit(db, actor, now, event.of_job, subject, before=before, after=facts | (after or {}), organization=organization)
+
+
+JOB_SUBJECT = "sql_job"
+"""What the audit trail calls a job that SQL has created: a job of the queue is another thing."""
 
 
 def _refuse_taken(db: Db, new: Schedule) -> None:
     if db.value("schedule_named", organization_id=new.organization, name=new.name) is not None:
         raise ScheduleExists(f"there is a schedule {new.name!r} already: edit it, or choose another name")
+    if new.own is not None and db.value("name_of_template", organization_id=new.organization, name=new.name):
+        raise ScheduleExists(f"there is a template {new.name!r} already: choose another name")
 
 
 def _follow_name(db: Db, before: Schedule, name: str, now: Instant) -> None:
@@ -199,9 +256,24 @@ def drop(db: Db, schedule_id: str, actor: Actor, now: Instant, *, close: Callabl
     if needing:
         raise StillNeeded(f"schedule {before.name!r} can't be deleted: it is needed by {', '.join(map(repr, needing[:5]))}")
     close()
-    db.change("drop_schedule", schedule_id=schedule_id, now=now)
-    db.change("forget_told", schedule_id=schedule_id)
-    audit(db, actor, now, "schedule.delete", ("schedule", before.name), before=said(before), organization=before.organization)
+    take_away(db, before, actor, now)
+
+
+def take_away(db: Db, before: Schedule, actor: Actor, now: Instant) -> None:
+    """Take a schedule out of sight, and with it the template that is its own."""
+    db.change("drop_schedule", schedule_id=before.id, now=now)
+    db.change("forget_told", schedule_id=before.id)
+    if before.own is not None:
+        db.change("drop_own_template", template_id=before.own.id, now=now)
+    _audit(db, actor, now, DROPPED, before, before=said(before))
+
+
+def replace(db: Db, schedule_id: str, new: Schedule, actor: Actor, now: Instant, *, close: Callable[[], object]) -> Schedule:
+    """Put a new schedule in the place of one of the same name, whose history stays. Those that depend on it depend on the new one."""
+    before = live(db, schedule_id)
+    close()
+    take_away(db, before, actor, now)
+    return add_schedule(db, new, actor=actor, now=now)
 
 
 def depending_on(db: Db, schedule: Schedule) -> list[str]:
@@ -212,7 +284,14 @@ def depending_on(db: Db, schedule: Schedule) -> list[str]:
 
 def said(schedule: Schedule) -> dict[str, Any]:
     """Return a schedule as the audit trail keeps it."""
-    return as_options(schedule) | {"state": schedule.state}
+    return as_options(schedule) | {"state": schedule.state} | ({} if schedule.own is None else _said_of_own(schedule.own))
+
+
+def _said_of_own(own: OwnTemplate) -> dict[str, Any]:
+    """Return what a job has beyond a schedule. Its body is not among it: it may hold what only few may read."""
+    fields = ("kind", "job_class", "partition_strategy", "partition_shard", "partition_expression")
+    shown = {name: value for name in fields if (value := getattr(own, name)) is not None}
+    return shown | own.defaults | {"template_version": own.version}
 
 
 def live(db: Db, schedule_id: str) -> Schedule:
@@ -254,6 +333,10 @@ def _check_surroundings(db: Db, new: Schedule, *, called: str) -> None:
 
 def _template(db: Db, before: Schedule | None, after: Schedule) -> str:
     """Return the id of a schedule's template, or refuse one that is not there, or takes no jobs though the schedule comes into use."""
+    if after.own is not None:
+        if after.template != (after.name if before is None else before.template):
+            raise Refused(f"job {after.name!r} was created by SQL and has its own template: change it with ALTER JOB")
+        return after.own.id
     row = db.row("template_named", name=after.template)
     if row is None:
         raise UnknownTemplate(f"there is no template {after.template!r}: `rota template list` shows them")
@@ -261,6 +344,35 @@ def _template(db: Db, before: Schedule | None, after: Schedule) -> str:
     if state != TemplateState.ENABLED and comes_into_use(before, after):
         raise unfit_for_schedules(after.template, state)
     return str(template_id)
+
+
+def _put_own(db: Db, before: Schedule | None, after: Schedule, *, actor: Actor, now: Instant) -> None:
+    """Write the template of one schedule alone, if it has one. If nothing of what its jobs are made of changes, nor does its version."""
+    own = after.own
+    if own is None:
+        return
+    same = before is not None and before.own == own
+    if not same or before is None or before.name != after.name or before.description != after.description:
+        db.change(
+            "put_own_template",
+            template_id=own.id,
+            organization_id=after.organization,
+            name=after.name,
+            description=after.description,
+            kind=own.kind,
+            job_type=own.job_type,
+            body=own.body,
+            defaults=_object(own.defaults),
+            job_class=own.job_class,
+            partition_strategy=own.partition_strategy,
+            partition_shard=own.partition_shard,
+            partition_expression=own.partition_expression,
+            actor=actor.name,
+            step=int(not same),
+            now=now,
+        )
+    if not same:
+        db.change("add_version", template_id=own.id, schedule_id=after.id, actor=actor.name, now=now)
 
 
 def _write(db: Db, new: Schedule, now: Instant, *, template_id: str, cursor_at: Instant) -> None:

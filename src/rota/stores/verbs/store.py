@@ -205,6 +205,13 @@ class VerbStore(ABC):
             lambda db: retention.purge(db, before, limit, now, cursor, figures_before=figures_before), patient=True, long=True
         )
 
+    def purge_dropped(self, *, limit: int) -> Purged:
+        """Remove the history of jobs that were dropped with it."""
+        with self._reading() as db:
+            if not db.value("any_purging"):
+                return Purged()
+        return self._write(lambda db: retention.purge_dropped(db, limit=limit), patient=True, long=True)
+
     retention_clock = read(retention.retention_clock)
     set_retention_clock = write(retention.set_retention_clock, hold=Hold.NOTHING, patient=True)
 
@@ -386,7 +393,11 @@ class VerbStore(ABC):
 
     add_schedule = write(schedule_verbs.add_schedule)
     change_schedule = write(ledger.change_schedule)
+    replace_schedule = write(ledger.replace_schedule)
     drop_schedule = write(ledger.drop_schedule)
+    drop_job = write(ledger.drop_job)
+    template_version = read(schedule_verbs.template_version)
+    live_chains = read(schedule_verbs.live_chains)
     schedules = read(schedule_verbs.schedules)
     schedule = read(schedule_verbs.schedule)
     occurrences = read(ledger.occurrences, long=True)

@@ -75,7 +75,14 @@ TABLES: tuple[Table, ...] = (
         text="organization_id name description kind cron_expression timezone state param_overrides catch_up overlap calendar on_completion"
         " depends_on run_as open_fate declared created_by",
         whole="at interval_us starts_at ends_at priority catch_up_lateness catch_up_count jitter cursor_at last_triggered_at"
-        " next_trigger_at ahead_at told_from told_until open_due_at version created_at updated_at dropped_at",
+        " next_trigger_at ahead_at told_from told_until open_due_at version created_at updated_at dropped_at purging",
+    ),
+    _table(
+        "template_versions",
+        "template_id version",
+        id="template_id schedule_id",
+        text="kind job_type body defaults created_by",
+        whole="version created_at",
     ),
     _table(
         "occurrences",

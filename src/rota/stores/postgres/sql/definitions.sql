@@ -18,7 +18,8 @@ DO UPDATE SET defaults = excluded.defaults, job_type = excluded.job_type, versio
 hex(template_id), name, job_type, state, version, defaults, overrides, created_at, updated_at
 
 -- name: templates
-SELECT {template_columns} FROM templates WHERE dropped_at IS NULL ORDER BY name;
+-- But for those that belong to one schedule: they are read with it.
+SELECT {template_columns} FROM templates WHERE organization_id IS NULL AND dropped_at IS NULL ORDER BY name;
 
 -- name: template
 SELECT {template_columns} FROM templates WHERE {this_template};
@@ -91,7 +92,9 @@ SELECT coalesce((SELECT number FROM job_facts ORDER BY number DESC LIMIT 1) - 10
 SELECT EXISTS (SELECT 1 FROM job_facts WHERE number > :newest AND job_type = :job_type);
 
 -- name: schedule_of_template
-SELECT EXISTS (SELECT 1 FROM schedules WHERE template_id = :template_id::uuid AND dropped_at IS NULL);
+-- Schedules of a template, and jobs made by SQL that call its handler.
+SELECT EXISTS (SELECT 1 FROM schedules WHERE template_id = :template_id::uuid AND dropped_at IS NULL)
+    OR EXISTS (SELECT 1 FROM templates WHERE organization_id IS NOT NULL AND job_type = :job_type AND dropped_at IS NULL);
 
 -- name: adhoc_type
 SELECT handler FROM adhoc_types WHERE job_type = :job_type;

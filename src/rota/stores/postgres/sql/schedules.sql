@@ -7,7 +7,7 @@ json_build_array(hex(s.schedule_id), s.name, s.organization_id, t.name,
                  json_build_array(s.kind, s.cron_expression, s.at, s.interval_us, s.timezone, s.starts_at, s.ends_at),
                  s.state, s.description, coalesce(s.param_overrides, '{}')::json, s.priority, s.catch_up, s.catch_up_lateness, s.catch_up_count,
                  s.overlap, s.jitter, s.calendar, s.on_completion, coalesce(s.depends_on, '[]')::json, s.run_as, s.cursor_at, s.next_trigger_at,
-                 s.last_triggered_at, s.declared::json, s.version, s.created_by)
+                 s.last_triggered_at, s.declared::json, s.version, s.created_by, {own_template})
 
 -- name: due_columns
 -- The same without what firing has no use for.
@@ -15,7 +15,15 @@ json_build_array(hex(s.schedule_id), s.name, s.organization_id, t.name,
                  json_build_array(s.kind, s.cron_expression, s.at, s.interval_us, s.timezone, s.starts_at, s.ends_at),
                  s.state, NULL, coalesce(s.param_overrides, '{}')::json, s.priority, s.catch_up, s.catch_up_lateness, s.catch_up_count,
                  s.overlap, s.jitter, s.calendar, s.on_completion, coalesce(s.depends_on, '[]')::json, s.run_as, s.cursor_at, s.next_trigger_at,
-                 s.last_triggered_at, NULL, s.version, s.created_by)
+                 s.last_triggered_at, NULL, s.version, s.created_by, {due_template})
+
+-- name: own_template
+-- In the order of rota.model.schedules.OwnTemplate, of a template that belongs to this schedule alone.
+CASE WHEN t.kind <> 'python' THEN json_build_array(hex(t.template_id), t.kind, t.job_type, t.defaults::json, t.version, t.body, t.job_class,
+                                                   t.partition_strategy, t.partition_shard, t.partition_expression) END
+
+-- name: due_template
+CASE WHEN t.kind <> 'python' THEN json_build_array(hex(t.template_id), t.kind, t.job_type, t.defaults::json, t.version) END
 
 -- name: due_surroundings
 -- Whether it has live chains, and how far its cursor was before the clock was set back: few have that, and are asked for more.
@@ -82,7 +90,72 @@ UPDATE meta SET value = :now WHERE key = 'clock';
 SELECT (SELECT next_trigger_at FROM schedules WHERE (depends_on IS NOT NULL) = (SELECT false) AND {may_be_due} ORDER BY next_trigger_at LIMIT 1),
        (SELECT next_trigger_at FROM schedules WHERE (depends_on IS NOT NULL) = (SELECT true) AND {may_be_due} ORDER BY next_trigger_at LIMIT 1),
        (SELECT until FROM job_edges WHERE resolved_at IS NULL AND until IS NOT NULL ORDER BY until LIMIT 1),
+       (SELECT 0 FROM {jobs_over} LIMIT 1),
        ({furthest});
+
+-- name: jobs_over
+-- Jobs that SQL has created whose one due time has passed, and none of whose chains lives that it has become.
+(SELECT o.schedule_id FROM schedules AS o
+  WHERE o.at IS NOT NULL AND o.next_trigger_at IS NULL AND o.state <> 'DISABLED' AND o.dropped_at IS NULL
+    AND (SELECT p.kind FROM templates AS p WHERE p.template_id = o.template_id) <> 'python'
+    AND (SELECT 1 FROM job_live AS l
+          WHERE l.schedule_id = o.schedule_id AND (SELECT f.due_at FROM job_facts AS f WHERE f.number = l.number) IS NOT NULL LIMIT 1) IS NULL) AS over
+
+-- name: ids_over
+SELECT hex(over.schedule_id) FROM {jobs_over} LIMIT :limit;
+
+-- name: end_schedule
+UPDATE schedules SET state = 'DISABLED', version = version + 1, updated_at = :now WHERE schedule_id = :schedule_id;
+
+-- name: begin_purge
+UPDATE schedules SET purging = :now WHERE schedule_id = :schedule_id;
+
+-- name: end_purge
+UPDATE schedules SET purging = NULL
+ WHERE purging IS NOT NULL AND (SELECT 1 FROM job_facts AS f WHERE f.schedule_id = schedules.schedule_id LIMIT 1) IS NULL;
+
+-- name: any_purging
+SELECT EXISTS (SELECT 1 FROM schedules WHERE purging IS NOT NULL);
+
+-- name: purging_ends
+-- Ends of chains of jobs that were dropped with their history, whose children have ended too; the attempt is the length of the chain.
+SELECT own.number, own.attempt FROM schedules AS s CROSS JOIN LATERAL (
+SELECT f.number, f.attempt FROM job_facts AS f
+ WHERE f.schedule_id = s.schedule_id AND f.group_id IS NULL
+   AND (SELECT e.status FROM job_ends AS e WHERE e.number = f.number) IN ('COMPLETED', 'DEAD_LETTER', 'SKIPPED', 'CANCELLED')
+   AND (SELECT n.number FROM job_facts AS n WHERE n.retry_of = f.job_id LIMIT 1) IS NULL
+   AND (SELECT 1 FROM job_edges AS w
+         WHERE w.parent_root = f.root_id
+           AND ((SELECT l.number FROM job_live AS l WHERE l.number = w.child) IS NOT NULL
+                OR (SELECT l.number FROM job_live AS l
+                     WHERE l.root_id = (SELECT c.root_id FROM job_facts AS c WHERE c.number = w.child) AND l.attempt > 1) IS NOT NULL)
+         LIMIT 1) IS NULL
+   AND (SELECT 1 FROM outbox AS w WHERE w.job_id = f.job_id AND w.delivered_at + 0 IS NULL AND w.gave_up_at + 0 IS NULL LIMIT 1) IS NULL
+ LIMIT :limit) AS own
+ WHERE s.purging IS NOT NULL LIMIT :limit;
+
+-- name: forget_ledger_of_purged
+DELETE FROM occurrences WHERE schedule_id = ANY(ARRAY(SELECT schedule_id FROM schedules WHERE purging IS NOT NULL));
+
+-- name: live_roots
+-- The chains of a schedule that have not ended.
+SELECT hex(root_id) FROM job_live WHERE schedule_id = :schedule_id ORDER BY number + 0;
+
+-- name: add_version
+INSERT INTO template_versions (template_id, version, schedule_id, kind, job_type, body, defaults, created_by, created_at)
+SELECT template_id, version, :schedule_id, kind, job_type, body, defaults, :actor, :now FROM templates WHERE template_id = :template_id;
+
+-- name: template_version
+SELECT kind, job_type, body, defaults, created_by, created_at FROM template_versions WHERE template_id = :template_id AND version = :version;
+
+-- name: forget_versions
+-- Versions that are not in force any more, and that no job names.
+DELETE FROM template_versions WHERE (template_id, version) IN (
+    SELECT v.template_id, v.version FROM template_versions AS v JOIN templates AS t ON t.template_id = ANY (ARRAY[v.template_id])
+     WHERE (v.version < t.version OR t.dropped_at IS NOT NULL)
+       AND (SELECT 1 FROM job_facts AS f
+             WHERE f.schedule_id = v.schedule_id AND (f.meta::json ->> 'template_version')::bigint = v.version LIMIT 1) IS NULL
+     LIMIT :limit);
 
 -- name: may_be_due
 state <> 'DISABLED' AND dropped_at IS NULL AND next_trigger_at IS NOT NULL
@@ -134,6 +207,25 @@ SELECT hex(schedule_id) FROM schedules WHERE organization_id = :organization_id 
 
 -- name: template_named
 SELECT hex(template_id), state FROM templates WHERE {this_template};
+
+-- name: name_of_template
+-- Whether a template has this name: one that all share, or one of this organization.
+SELECT EXISTS (SELECT 1 FROM templates WHERE coalesce(organization_id, '') = '' AND name = :name AND dropped_at IS NULL)
+    OR EXISTS (SELECT 1 FROM templates WHERE coalesce(organization_id, '') = :organization_id AND name = :name AND dropped_at IS NULL);
+
+-- name: put_own_template
+INSERT INTO templates AS t (template_id, organization_id, name, description, kind, job_type, body, defaults, job_class, partition_strategy,
+                       partition_shard, partition_expression, version, created_by, created_at, updated_at)
+VALUES (:template_id, :organization_id, :name, :description, :kind, :job_type, :body, :defaults, :job_class, :partition_strategy,
+        :partition_shard, :partition_expression, 1, :actor, :now, :now)
+    ON CONFLICT (template_id) DO UPDATE
+   SET name = excluded.name, description = excluded.description, kind = excluded.kind, job_type = excluded.job_type, body = excluded.body,
+       defaults = excluded.defaults, job_class = excluded.job_class, partition_strategy = excluded.partition_strategy,
+       partition_shard = excluded.partition_shard, partition_expression = excluded.partition_expression,
+       version = t.version + :step, updated_at = excluded.updated_at;
+
+-- name: drop_own_template
+UPDATE templates SET dropped_at = :now, updated_at = :now WHERE template_id = :template_id AND kind <> 'python' AND dropped_at IS NULL;
 
 -- name: all_depending
 -- Every schedule of an organization that depends on others.

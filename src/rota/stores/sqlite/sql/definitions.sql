@@ -18,7 +18,8 @@ DO UPDATE SET defaults = excluded.defaults, job_type = excluded.job_type, versio
 lower(hex(template_id)), name, job_type, state, version, defaults, overrides, created_at, updated_at
 
 -- name: templates
-SELECT {template_columns} FROM templates WHERE dropped_at IS NULL ORDER BY name;
+-- But for those that belong to one schedule: they are read with it.
+SELECT {template_columns} FROM templates WHERE organization_id IS NULL AND dropped_at IS NULL ORDER BY name;
 
 -- name: template
 SELECT {template_columns} FROM templates WHERE {this_template};
@@ -84,7 +85,9 @@ SELECT coalesce(max(number), 0) FROM jobs;
 SELECT EXISTS (SELECT 1 FROM jobs WHERE number > :newest AND job_type = :job_type);
 
 -- name: schedule_of_template
-SELECT EXISTS (SELECT 1 FROM schedules WHERE template_id = unhex(:template_id) AND dropped_at IS NULL);
+-- Schedules of a template, and jobs made by SQL that call its handler.
+SELECT EXISTS (SELECT 1 FROM schedules WHERE template_id = unhex(:template_id) AND dropped_at IS NULL)
+    OR EXISTS (SELECT 1 FROM templates WHERE organization_id IS NOT NULL AND job_type = :job_type AND dropped_at IS NULL);
 
 -- name: adhoc_type
 SELECT handler FROM adhoc_types WHERE job_type = :job_type;

@@ -6,7 +6,7 @@ json_array(lower(hex(s.schedule_id)), s.name, s.organization_id, t.name,
            json_array(s.kind, s.cron_expression, s.at, s.interval_us, s.timezone, s.starts_at, s.ends_at),
            s.state, s.description, json(coalesce(s.param_overrides, '{}')), s.priority, s.catch_up, s.catch_up_lateness, s.catch_up_count, s.overlap,
            s.jitter, s.calendar, s.on_completion, json(coalesce(s.depends_on, '[]')), s.run_as, s.cursor_at, s.next_trigger_at, s.last_triggered_at,
-           json(s.declared), s.version, s.created_by)
+           json(s.declared), s.version, s.created_by, {own_template})
 
 -- name: due_columns
 -- The same without what firing has no use for.
@@ -14,7 +14,15 @@ json_array(lower(hex(s.schedule_id)), s.name, s.organization_id, t.name,
            json_array(s.kind, s.cron_expression, s.at, s.interval_us, s.timezone, s.starts_at, s.ends_at),
            s.state, NULL, json(coalesce(s.param_overrides, '{}')), s.priority, s.catch_up, s.catch_up_lateness, s.catch_up_count, s.overlap,
            s.jitter, s.calendar, s.on_completion, json(coalesce(s.depends_on, '[]')), s.run_as, s.cursor_at, s.next_trigger_at, s.last_triggered_at,
-           NULL, s.version, s.created_by)
+           NULL, s.version, s.created_by, {due_template})
+
+-- name: own_template
+-- In the order of rota.model.schedules.OwnTemplate, of a template that belongs to this schedule alone.
+json(iif(t.kind = 'python', NULL, json_array(lower(hex(t.template_id)), t.kind, t.job_type, json(t.defaults), t.version, t.body, t.job_class,
+                                             t.partition_strategy, t.partition_shard, t.partition_expression)))
+
+-- name: due_template
+json(iif(t.kind = 'python', NULL, json_array(lower(hex(t.template_id)), t.kind, t.job_type, json(t.defaults), t.version)))
 
 -- name: due_surroundings
 -- Whether it has live chains, and how far its cursor was before the clock was set back: few have that, and are asked for more.
@@ -84,7 +92,68 @@ SELECT (SELECT min(next_trigger_at) FROM schedules INDEXED BY schedules_due
        (SELECT min(next_trigger_at) FROM schedules INDEXED BY schedules_due
          WHERE (depends_on IS NOT NULL) = 1 AND state <> 'DISABLED' AND dropped_at IS NULL AND next_trigger_at IS NOT NULL),
        (SELECT min(until) FROM job_edges INDEXED BY edges_until WHERE resolved_at IS NULL AND until IS NOT NULL),
+       (SELECT 0 FROM {jobs_over} LIMIT 1),
        ({furthest});
+
+-- name: jobs_over
+-- Jobs that SQL has created whose one due time has passed, and none of whose chains lives that it has become.
+schedules AS o INDEXED BY schedules_over CROSS JOIN templates AS p ON p.template_id = o.template_id AND p.kind <> 'python'
+ WHERE o.at IS NOT NULL AND o.next_trigger_at IS NULL AND o.state <> 'DISABLED' AND o.dropped_at IS NULL
+   AND NOT EXISTS (SELECT 1 FROM jobs AS j INDEXED BY jobs_schedule_live
+                    WHERE j.schedule_id = o.schedule_id AND j.schedule_id IS NOT NULL AND j.finished_at IS NULL AND j.due_at IS NOT NULL)
+
+-- name: ids_over
+SELECT lower(hex(o.schedule_id)) FROM {jobs_over} LIMIT :limit;
+
+-- name: end_schedule
+UPDATE schedules SET state = 'DISABLED', version = version + 1, updated_at = :now WHERE schedule_id = unhex(:schedule_id);
+
+-- name: begin_purge
+UPDATE schedules SET purging = :now WHERE schedule_id = unhex(:schedule_id);
+
+-- name: end_purge
+UPDATE schedules SET purging = NULL
+ WHERE purging IS NOT NULL AND NOT EXISTS (SELECT 1 FROM jobs AS j INDEXED BY jobs_occurrence WHERE j.schedule_id = schedules.schedule_id AND j.schedule_id IS NOT NULL);
+
+-- name: any_purging
+SELECT EXISTS (SELECT 1 FROM schedules WHERE purging IS NOT NULL);
+
+-- name: purging_ends
+-- Ends of chains of jobs that were dropped with their history, whose children have ended too; the attempt is the length of the chain.
+SELECT j.number, j.attempt FROM schedules AS s INDEXED BY schedules_purging
+ CROSS JOIN jobs AS j INDEXED BY jobs_occurrence ON j.schedule_id = s.schedule_id AND j.schedule_id IS NOT NULL
+ WHERE s.purging IS NOT NULL AND j.status IN ('COMPLETED', 'DEAD_LETTER', 'SKIPPED', 'CANCELLED') AND j.group_id IS NULL
+   AND NOT EXISTS (SELECT 1 FROM jobs AS n WHERE n.retry_of = j.job_id)
+   AND NOT EXISTS (SELECT 1 FROM job_edges AS e CROSS JOIN jobs AS c ON c.number = e.child
+                    WHERE e.parent_root = j.root_id
+                      AND (c.finished_at IS NULL
+                           OR EXISTS (SELECT 1 FROM jobs AS l WHERE l.root_id = c.root_id AND l.finished_at IS NULL AND l.attempt > 1)))
+   AND NOT EXISTS (SELECT 1 FROM outbox AS w WHERE w.job_id = j.job_id AND w.delivered_at IS NULL AND w.gave_up_at IS NULL)
+ LIMIT :limit;
+
+-- name: forget_ledger_of_purged
+DELETE FROM occurrences WHERE schedule_id IN (SELECT schedule_id FROM schedules INDEXED BY schedules_purging WHERE purging IS NOT NULL);
+
+-- name: live_roots
+-- The chains of a schedule that have not ended.
+SELECT lower(hex(root_id)) FROM jobs INDEXED BY jobs_schedule_live
+ WHERE schedule_id = unhex(:schedule_id) AND schedule_id IS NOT NULL AND finished_at IS NULL ORDER BY number;
+
+-- name: add_version
+INSERT INTO template_versions (template_id, version, schedule_id, kind, job_type, body, defaults, created_by, created_at)
+SELECT template_id, version, unhex(:schedule_id), kind, job_type, body, defaults, :actor, :now FROM templates WHERE template_id = unhex(:template_id);
+
+-- name: template_version
+SELECT kind, job_type, body, defaults, created_by, created_at FROM template_versions WHERE template_id = unhex(:template_id) AND version = :version;
+
+-- name: forget_versions
+-- Versions that are not in force any more, and that no job names.
+DELETE FROM template_versions WHERE (template_id, version) IN (
+    SELECT v.template_id, v.version FROM template_versions AS v CROSS JOIN templates AS t ON t.template_id = v.template_id
+     WHERE (v.version < t.version OR t.dropped_at IS NOT NULL)
+       AND NOT EXISTS (SELECT 1 FROM jobs AS j INDEXED BY jobs_occurrence
+                        WHERE j.schedule_id = v.schedule_id AND j.schedule_id IS NOT NULL AND j.meta ->> 'template_version' = v.version)
+     LIMIT :limit);
 
 -- name: zone_rules
 SELECT value FROM meta WHERE key = 'tzdata';
@@ -127,6 +196,25 @@ SELECT lower(hex(schedule_id)) FROM schedules INDEXED BY schedules_name
 
 -- name: template_named
 SELECT lower(hex(template_id)), state FROM templates WHERE {this_template};
+
+-- name: name_of_template
+-- Whether a template has this name: one that all share, or one of this organization.
+SELECT EXISTS (SELECT 1 FROM templates WHERE coalesce(organization_id, '') = '' AND name = :name AND dropped_at IS NULL)
+    OR EXISTS (SELECT 1 FROM templates WHERE coalesce(organization_id, '') = :organization_id AND name = :name AND dropped_at IS NULL);
+
+-- name: put_own_template
+INSERT INTO templates (template_id, organization_id, name, description, kind, job_type, body, defaults, job_class, partition_strategy,
+                       partition_shard, partition_expression, version, created_by, created_at, updated_at)
+VALUES (unhex(:template_id), :organization_id, :name, :description, :kind, :job_type, :body, :defaults, :job_class, :partition_strategy,
+        :partition_shard, :partition_expression, 1, :actor, :now, :now)
+    ON CONFLICT (template_id) DO UPDATE
+   SET name = excluded.name, description = excluded.description, kind = excluded.kind, job_type = excluded.job_type, body = excluded.body,
+       defaults = excluded.defaults, job_class = excluded.job_class, partition_strategy = excluded.partition_strategy,
+       partition_shard = excluded.partition_shard, partition_expression = excluded.partition_expression,
+       version = templates.version + :step, updated_at = excluded.updated_at;
+
+-- name: drop_own_template
+UPDATE templates SET dropped_at = :now, updated_at = :now WHERE template_id = unhex(:template_id) AND kind <> 'python' AND dropped_at IS NULL;
 
 -- name: all_depending
 -- Every schedule of an organization that depends on others.

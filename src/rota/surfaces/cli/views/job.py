@@ -127,6 +127,7 @@ def _about(job: Job, chain: list[Job]) -> list[tuple[str, object]]:
         ("queue", job.queue),
         ("tags", ", ".join(job.tags) or None),
         ("template", "none: it names its handler" if job.template_id is None else None),
+        ("version", (job.meta or {}).get("template_version")),
         ("params", compact(job.params)),
         ("priority", f"{job.priority}, position {job.position}"),
         ("attempt", f"{job.attempt} ({job.failures} failed, {job.crashes} crashed; {job.max_retries} retries allowed)"),

@@ -1,0 +1,38 @@
+"""Create a job with SQL and die at one of the writes, as a process that is killed there: python sql_creator.py STORE WRITE STATEMENT."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+from rota import Rota
+
+
+def main(where: str, last: int, statement: str) -> None:
+    rota = Rota(where)
+
+    @rota.job
+    def report() -> None: ...
+
+    rota.sql("SHOW JOBS")
+    if where.startswith("postgresql"):
+        from rota.stores.postgres.db import Db
+    else:
+        from rota.stores.sqlite.db import Db  # type: ignore[assignment] # the same names
+    change, count = Db.change, 0
+
+    def dying(self: Any, name: str, /, **values: Any) -> int:
+        nonlocal count
+        count += 1
+        if count == last:
+            # As by SIGKILL: nothing is closed and nothing is told.
+            os._exit(9)
+        return change(self, name, **values)
+
+    Db.change = dying  # type: ignore[method-assign]
+    rota.sql(statement)
+    os._exit(0)
+
+
+main(sys.argv[1], int(sys.argv[2]), sys.argv[3])
