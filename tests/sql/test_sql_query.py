@@ -329,9 +329,11 @@ def test_the_text_of_a_job_is_shown_to_those_who_may_change_it(tmp_path):
         query = "SELECT job_type, job_sql, external_command FROM sys.jobs"
         assert world.asked(MANAGER, query) == [("SQL", "SELECT secret", None)]
         assert world.asked(Actor("ada", "default", Role.ADMIN), query) == [("SQL", "SELECT secret", None)]
-        assert world.asked(Actor("uma", "default", Role.USER), query) == [("SQL", None, None)]
+        assert world.asked(Actor("uma", "default", Role.USER), query) == [("SQL", "SELECT secret", None)], "it is hers"
         assert world.asked(Actor("ada", "default", Role.ADMIN, operations=frozenset({Right.READ})), query) == [("SQL", None, None)]
-        assert world.asked(Actor("uma", "default", Role.USER), "SELECT 1 FROM sys.jobs WHERE job_sql LIKE '%secret%'") == []
+        reader = Actor("uma", "default", Role.USER, operations=frozenset({Right.READ}))
+        assert world.asked(reader, query) == [("SQL", None, None)]
+        assert world.asked(reader, "SELECT 1 FROM sys.jobs WHERE job_sql LIKE '%secret%'") == []
 
 
 # ---- the catalog ------------------------------------------------------------------------------------------------------

@@ -202,5 +202,5 @@ print([name for name in sys.modules if name.startswith("opentelemetry")])
 
 def test_without_opentelemetry_the_setting_is_refused_with_a_remedy(monkeypatch):
     monkeypatch.setitem(sys.modules, "rota.executors.traces", None)
-    with pytest.raises(InvalidOption, match=r"install rota\[traces\]"):
+    with pytest.raises(InvalidOption, match=r"install Rota with its extra traces.*\.\[traces\]"):
         compose.make_tracing()

@@ -19,7 +19,7 @@ class Compares(StrEnum):
     LEAST = ">="
     MOST = "<="
     AMONG = "in"
-    """Its value is a list."""
+    """Its value is a tuple."""
     GIVEN = "is not null"
     """It has no value."""
     OWN_OR_SHARED = "= or null"

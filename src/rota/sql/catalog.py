@@ -206,7 +206,7 @@ def push_status(source: str, compares: Compares, value: Any) -> Bound | None:
 
 
 def _among(source: str, statuses: list[Status]) -> Bound:
-    return Bound(source, Compares.AMONG, [str(status) for status in statuses])
+    return Bound(source, Compares.AMONG, tuple(str(status) for status in statuses))
 
 
 # ---- columns ----------------------------------------------------------------------------------------------------------

@@ -127,7 +127,7 @@ LINE_PX = 24
 
 @pytest.mark.parametrize("window", [{"viewport": PHONE, "has_touch": True}], indirect=True, ids=["phone"])
 def test_a_row_of_a_list_takes_few_lines_of_a_phone(window: Window):
-    for path, lines in {"/jobs": 2, "/queue": 4, "/dead": 5, "/schedules": 5}.items():
+    for path, lines in {"/jobs": 2, "/queue": 4, "/dead?by=row": 5, "/dead?by=error": 8, "/schedules": 5}.items():
         heights = window.go(path).evaluate(ROWS)
         assert sum(heights) / len(heights) < (lines + 1) * LINE_PX, path
 

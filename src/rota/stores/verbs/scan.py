@@ -271,7 +271,7 @@ class JobScan:
         size = CHUNK_FIRST
         sources = self._sources() if self._db.ends_apart else [("all", {})]
         while chunk := list(islice(places, size)):
-            among = Bound(BY_NUMBER, Compares.AMONG, [number for _, number in chunk])
+            among = Bound(BY_NUMBER, Compares.AMONG, tuple(number for _, number in chunk))
             rows: dict[int, Row] = {}
             for source, _ in sources:
                 found = self._db.stream("jobs", source, (*columns, BY_NUMBER), (*self._bounds, among), None)
@@ -281,7 +281,7 @@ class JobScan:
 
 
 def _of_status(*statuses: Status) -> Bound:
-    return Bound("status", Compares.AMONG, [str(status) for status in statuses])
+    return Bound("status", Compares.AMONG, tuple(str(status) for status in statuses))
 
 
 def _last(row: Row) -> tuple[bool, Any]:

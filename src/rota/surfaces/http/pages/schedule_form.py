@@ -112,7 +112,9 @@ def _params(visit: Visit, template: str, it: ScheduleView | None, *, as_json: bo
         view = visit.rota.templates.get(template)
     except UnknownTemplate:
         return ParamsInput(None, None if it is None else it.params)
-    return ParamsInput(view.params_schema, None if it is None else it.params, defaults=view.default_params, as_json=as_json)
+    return ParamsInput(
+        view.params_schema, None if it is None else it.params, defaults=view.default_params, as_json=as_json, zone=visit.zone
+    )
 
 
 def _form(visit: Visit, template: str, it: ScheduleView | None, params: ParamsInput, unread: Unread = UNSENT) -> Response:
