@@ -474,10 +474,14 @@ def _schema(kind: Any) -> dict[str, Any]:
 
 def _open_enums(info: Type, definitions: Mapping[str, Any]) -> None:
     """State the members of an Enum as examples if it takes other values, too: by a `_missing_` of its own, or as a Flag."""
-    own = {part.cls.__name__ for part in _infos(info) if isinstance(part, EnumType) and part.cls._missing_ != Enum._missing_}
+    opened = {part.cls.__name__ for part in _infos(info) if isinstance(part, EnumType) and _takes_others(part.cls)}
     for form in definitions.values():
-        if form.get("title") in own and "enum" in form:
+        if form.get("title") in opened and "enum" in form:
             form["examples"] = form.pop("enum")
+
+
+def _takes_others(kind: type[Enum]) -> bool:
+    return any("_missing_" in vars(base) for base in kind.__mro__ if base is not Enum)
 
 
 def _state_formats(info: Type, schema: dict[str, Any], definitions: Mapping[str, Any]) -> None:
