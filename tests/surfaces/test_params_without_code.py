@@ -136,6 +136,19 @@ def test_a_changed_type_is_known_at_once(url, producer):
             producer.enqueue("order", RIGHT)
 
 
+def test_a_changed_type_is_known_also_when_the_worker_is_gone_again(url, worker, producer):
+    def newer(lines: list[str], note: str = "") -> None: ...
+
+    producer.enqueue("order", RIGHT)
+    worker.close()
+    with closing(Rota(url)) as program:
+        program.job(newer, name="order")
+        program.turn()
+    producer.enqueue("order", {"lines": ["a"]})
+    with pytest.raises(InvalidParams, match="expected str, got object"):
+        producer.enqueue("order", RIGHT)
+
+
 def test_the_schema_is_kept_between_jobs_and_is_not_read_where_the_handler_is(worker, producer, monkeypatch):
     reads = []
     for rota in (worker, producer):
