@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+from rota.engine.recorded_params import refuse_recorded_values
 from rota.engine.trigger import Decider, Trigger
 from rota.errors import InvalidSchedule, ScheduleExists, TemplateUnavailable
 from rota.model.checks import check_name
@@ -238,11 +239,15 @@ def _refuse_many(session: Session, schedule: Schedule) -> None:
 
 
 def _refuse_unfit_params(session: Session, schedule: Schedule) -> None:
-    """Refuse values that do not fit, and a param that has the name of the Context's parameter, where the handler is known here."""
-    handler = session.registry.handlers.get(schedule.job_type)
-    if handler is not None and schedule.params:
+    """Refuse values that do not fit and, where the handler is known here, a param that has the name of the Context's parameter."""
+    if not schedule.params:
+        return
+    handler, known = session.registry.handlers.get(schedule.job_type), session.registry.find(schedule.job_type)
+    if handler is not None:
         handler.check_context(schedule.params)
         handler.codec.check_some(schedule.params)
+    elif known is not None:
+        refuse_recorded_values(known, schedule.params, session.open().store)
 
 
 def _refuse_past(schedule: Schedule, now: Instant) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rota import Rota, Settings
+from rota.errors import InvalidParams
 from rota.model.states import Status
 from tests.support.runs import run_of
 
@@ -111,6 +112,7 @@ def test_a_job_by_name_that_does_not_fit_is_given_back_once_and_runs_where_it_fi
     rota.job(takes_a, name="act")
     newer = again(takes_c)
     rota.turn()
+    newer.turn()
     job = by_name({"c": 3})
     rota.turn()
     rota.turn()
@@ -120,6 +122,21 @@ def test_a_job_by_name_that_does_not_fit_is_given_back_once_and_runs_where_it_fi
     newer.turn()
     assert result(rota, job) == ["c", 3]
     assert len(rota.jobs.attempts(job.id)) == 2
+
+
+def test_a_job_by_name_is_refused_if_neither_the_newest_nor_a_live_worker_takes_it(rota, again, by_name, clock):
+    rota.job(takes_a, name="act")
+    rota.turn()
+    clock.advance(seconds=1)
+    newer = again(takes_c)
+    newer.turn()
+    by_name({"c": 1})
+    by_name({"a": 1})
+    with pytest.raises(InvalidParams, match=r"^act\(\) needs a parameter 'c', which params do not have$"):
+        by_name({"d": 1})
+    rota.close()
+    with pytest.raises(InvalidParams, match="needs a parameter 'c'"):
+        by_name({"a": 1})
 
 
 def test_a_job_by_name_that_fits_runs_at_once(rota, again, by_name):
@@ -156,10 +173,13 @@ def test_a_job_that_nobody_fits_is_dead_after_misfit_patience_and_says_why(rota,
     assert len(rota.jobs.attempts(job.id)) == 1
 
 
-def test_a_job_by_name_that_nobody_fits_is_dead_after_misfit_patience_and_is_given_back_once(rota, by_name, clock):
+def test_a_job_by_name_that_nobody_fits_is_dead_after_misfit_patience_and_is_given_back_once(rota, again, by_name, clock):
     rota.job(takes_a, name="act")
     rota.turn()
+    newer = again(takes_c)
+    newer.turn()
     job = by_name({"c": 1})
+    newer.close()
     wait(clock, rota, seconds=PATIENCE_S * 0.9)
     assert [str(each.status) for each in rota.jobs.attempts(job.id)] == ["SKIPPED", "QUEUED"]
     wait(clock, rota, seconds=PATIENCE_S * 0.3)
@@ -193,9 +213,9 @@ def test_what_fits_after_all_runs_when_nobody_else_has_come(rota, again, clock):
 
 def test_explain_names_the_mismatch_all_along(rota, again, by_name):
     rota.job(takes_a_and_maybe_b, name="act")
-    rota.turn()
     newer = again(takes_c)
     job, named = newer.enqueue("act", {"c": 1}), by_name({"d": 1})
+    rota.turn()
     said = "it was enqueued for act({}), and live workers have act(a, b=…): it waits for a worker that takes its parameters"
     assert rota.explain(job.id).summary == said.format("c")
     assert rota.explain(named.id).summary == said.format("d")
@@ -231,7 +251,7 @@ def test_the_schema_of_the_newest_handler_is_shown_with_its_template(rota, again
 def test_strangers_can_not_make_up_any_number_of_lanes(rota, by_name, monkeypatch):
     monkeypatch.setattr("rota.engine.definitions_cache.LANES_MAX", 5)
     rota.job(takes_a, name="act")
-    rota.turn()
+    rota.templates.get("act")
     jobs = [by_name({f"x{number}": 1}) for number in range(9)]
     for _ in range(12):
         rota.turn()

@@ -80,12 +80,19 @@ def params_of(version, name):
     return dict.fromkeys(VERSIONS[version][name].split(", "), 1)
 
 
+def has_schemas(client):
+    """Say whether a worker has recorded what its handlers take."""
+    names = [each.name for each in client.templates.list()]
+    return len(names) == 3 and all(client.templates.get(name).params_schema for name in names)
+
+
 def test_no_job_is_dead_while_a_worker_that_takes_it_lives_and_explain_names_the_mismatch(tmp_path, url):
     each = max(1, JOBS // 12)
     kinds = [(version, name) for version in VERSIONS for name in ("added", "removed", "renamed")]
     client = Rota(url)
     try:
         with worker(tmp_path, url, "older", each) as older:
+            eventually(lambda: has_schemas(client), within=30)
             with worker(tmp_path, url, "newer", each):
                 eventually(lambda: len(client.workers.list()) == 2 and len(client.templates.list()) == 3, within=30)
                 client.enqueue_many(

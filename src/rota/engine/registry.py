@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import Any, TypeAlias
 
 import msgspec
-from msgspec import UNSET
+from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from rota.errors import InvalidHandler, InvalidOption, OrganizationUnavailable, TemplateUnavailable, UnknownOrganization, UnknownTemplate
@@ -22,6 +22,7 @@ from rota.model.handler import Handler, Place, Wrapper, function_of, inspect_han
 from rota.model.lanes import JobLane, ParamNames, Takes
 from rota.model.ordering import priority_of
 from rota.model.schedule_options import schedule_said
+from rota.model.schema_check import SchemaCheck
 from rota.model.settings import Settings
 from rota.model.signals import PermanentError, Rules
 from rota.model.templates import (
@@ -70,6 +71,8 @@ class Known(msgspec.Struct, kw_only=True):
     """Of the handler's parameters, where the store knows it; empty: jobs are enqueued without one."""
     lane: int = 0
     """Where its jobs wait that say nothing of their queue; 0: the store has no such lane yet."""
+    recorded: SchemaCheck | UnsetType | None = UNSET
+    """Checks params by the newest schema that a worker recorded, where there is no handler here; UNSET until the first job needs it."""
     special: bool = False
     """It asks for more than most: default params, a permission, a dedup window or a limit on submissions."""
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
+from rota.engine.recorded_params import encode_recorded
 from rota.engine.registry import Known, Registry, override
 from rota.engine.tracing import carry
 from rota.errors import InvalidInput, InvalidOption, InvalidParams, NotFound, PermissionDenied, RotaError, TransactionMisuse
@@ -77,7 +78,7 @@ class Submitter:
         now = self._clock.now()
         known = self._known(job, store, actor, now)
         organization = self.registry.organization(actor.organization, store, now)
-        row = self._row(job, known, organization, actor, now, job_id=self.id_of(job.job_id, now), origin=origin)
+        row = self._row(job, known, organization, actor, now, store=store, job_id=self.id_of(job.job_id, now), origin=origin)
         if self._tracing is not None:
             carry(self._tracing, [row])
         return row
@@ -110,11 +111,13 @@ class Submitter:
                     name, params = pair
                     if name not in templates:
                         templates[name] = self.registry.resolve(name, store, now)
-                    rows.append(self._plain(templates[name], organization, params, job_id, actor, now))
+                    rows.append(self._plain(templates[name], organization, params, job_id, actor, now, store))
                 else:
                     job = as_new_job(item)
                     known = self._known(job, store, actor, now)
-                    rows.append(self._row(job, known, organization, actor, now, job_id=self.id_of(job.job_id, now, fresh=job_id)))
+                    rows.append(
+                        self._row(job, known, organization, actor, now, store=store, job_id=self.id_of(job.job_id, now, fresh=job_id))
+                    )
             except (InvalidInput, PermissionDenied, NotFound) as error:
                 built.error = error
                 break
@@ -130,7 +133,7 @@ class Submitter:
         now = self._clock.now()
         known = self.registry.resolve(name, store, now)
         organization = self.registry.organization(actor.organization, store, now)
-        row = self._plain(known, organization, params, self._ids.take(1, now)[0], actor, now)
+        row = self._plain(known, organization, params, self._ids.take(1, now)[0], actor, now, store)
         if self._tracing is not None:
             carry(self._tracing, [row])
         return row
@@ -173,17 +176,25 @@ class Submitter:
             )
 
     def _plain(  # noqa: PLR0917 - on the path of every job: keywords would cost it half a microsecond
-        self, known: Known, organization: Organization, params: Mapping[str, Any] | None, job_id: str, actor: Actor, now: Instant
+        self,
+        known: Known,
+        organization: Organization,
+        params: Mapping[str, Any] | None,
+        job_id: str,
+        actor: Actor,
+        now: Instant,
+        store: Store,
     ) -> NewRow:
         if known.special:
             params = with_defaults(known, params)
         force, handler = known.force, known.handler
-        most = force.payload_max
         row = NewRow(
             job_id=job_id,
             job_type=known.name,
             # As `encoded` does, without the call.
-            params=encode_params(params, limit_bytes=most) if handler is None else handler.codec.encode(params, limit_bytes=most),
+            params=(
+                encode_recorded(known, params, store) if handler is None else handler.codec.encode(params, limit_bytes=force.payload_max)
+            ),
             policy=force.policy,
             run_at=now,
             template_id=known.template_id,
@@ -206,6 +217,7 @@ class Submitter:
         actor: Actor,
         now: Instant,
         *,
+        store: Store,
         job_id: str,
         origin: str = Origin.API,
     ) -> NewRow:
@@ -220,7 +232,7 @@ class Submitter:
         row = NewRow(
             job_id=job_id,
             job_type=known.name,
-            params=encoded(known, params),
+            params=encode_recorded(known, params, store) if known.handler is None else encoded(known, params),
             policy=override(force.policy, priority=job.priority, max_retries=job.max_retries, timeout=job.timeout, backoff=job.backoff),
             run_at=run_at,
             template_id=known.template_id,

@@ -9,6 +9,7 @@ import types
 import typing
 from collections import abc
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from enum import Enum
 from functools import cached_property
 from hashlib import blake2b
 from pathlib import PurePath
@@ -23,6 +24,7 @@ from msgspec.inspect import (
     DataclassType,
     DateTimeType,
     DictType,
+    EnumType,
     Field,
     Metadata,
     NamedTupleType,
@@ -42,6 +44,7 @@ from rota.model.lanes import ParamNames
 from rota.model.params import (
     EMPTY,
     MISSING,
+    MODEL,
     MisfitError,
     check_size,
     decode,
@@ -186,6 +189,7 @@ class Codec:
         (reference,), definitions = msgspec.json.schema_components([shape.struct], schema_hook=schema_of, ref_template="#/$defs/{name}")
         own = definitions.pop(reference["$ref"].rpartition("/")[2])
         _state_formats(type_info(shape.struct), own, definitions)
+        _open_enums(type_info(shape.struct), definitions)
         own["title"] = self._handler.name
         own["additionalProperties"] = False if shape.rest is MISSING else _schema(shape.rest)
         for name, default in self._defaults.items():
@@ -326,7 +330,7 @@ def schema_of(kind: Any) -> dict[str, Any]:
         return {"anyOf": [_schema(member) for member in kind.members]}
     if issubclass(kind, PurePath):
         return {"type": "string", "format": "path"}
-    return dict(kind.model_json_schema(ref_template="#/$defs/{model}"))
+    return {**kind.model_json_schema(ref_template="#/$defs/{model}"), "$comment": MODEL}
 
 
 def _first_fit(members: tuple[Any, ...], value: Any) -> Any:
@@ -464,7 +468,20 @@ def _schema(kind: Any) -> dict[str, Any]:
         return {}
     schema = msgspec.json.schema(kind, schema_hook=schema_of, ref_template="#/$defs/{name}")
     _state_formats(type_info(kind), schema, schema.get("$defs", {}))
+    _open_enums(type_info(kind), schema.get("$defs", {}))
     return schema
+
+
+def _open_enums(info: Type, definitions: Mapping[str, Any]) -> None:
+    """State the members of an Enum as examples if it takes other values, too: by a `_missing_` of its own, or as a Flag."""
+    opened = {part.cls.__name__ for part in _infos(info) if isinstance(part, EnumType) and _takes_others(part.cls)}
+    for form in definitions.values():
+        if form.get("title") in opened and "enum" in form:
+            form["examples"] = form.pop("enum")
+
+
+def _takes_others(kind: type[Enum]) -> bool:
+    return any("_missing_" in vars(base) for base in kind.__mro__ if base is not Enum)
 
 
 def _state_formats(info: Type, schema: dict[str, Any], definitions: Mapping[str, Any]) -> None:

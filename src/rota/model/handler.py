@@ -13,6 +13,7 @@ import msgspec
 
 from rota.errors import InvalidHandler, InvalidParams
 from rota.model.codec import Codec
+from rota.model.params import missing_param, unknown_param
 from rota.model.signals import Rules
 
 
@@ -51,12 +52,11 @@ class Handler(msgspec.Struct, frozen=True, dict=True):
         self.check_context(params)
         for name in self.required:
             if name not in params:
-                raise InvalidParams(f"{self.name}() needs a parameter {name!r}, which params do not have")
+                raise missing_param(self.name, name)
         if self.allowed is not None:
             for name in params:
                 if name not in self.allowed:
-                    takes = ", ".join(sorted(self.allowed)) or "none"
-                    raise InvalidParams(f"{self.name}() has no parameter {name!r}; it takes: {takes}")
+                    raise unknown_param(self.name, name, self.allowed)
 
     def check_context(self, params: Collection[str]) -> None:
         """Refuse a param that has the name of the Context's parameter: the function could never be passed it."""

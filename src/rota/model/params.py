@@ -6,7 +6,7 @@ import dataclasses
 import inspect
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import PurePath
 from typing import Any
 
@@ -35,6 +35,8 @@ def is_model(kind: object) -> bool:
 _encoder = msgspec.json.Encoder(enc_hook=encode_hook)
 _decode = msgspec.json.Decoder().decode
 EMPTY = "{}"
+MODEL = "checked by pydantic"
+"""Comment of a model's schema, whose validators may take more than it says."""
 MISSING = inspect.Parameter.empty
 """In the place of a value or an annotation that is not there."""
 SHOWN_MAX = 60
@@ -72,6 +74,16 @@ def check_size(text: str, limit_bytes: int, name: str = "params") -> None:
 def not_an_object(params: object, name: str = "params") -> InvalidParams:
     """Return the refusal of params that are something else than names and values."""
     return InvalidParams(f"{name} must be an object of names and values, not {type(params).__name__}")
+
+
+def missing_param(called: str, name: str) -> InvalidParams:
+    """Return the refusal of params that lack one."""
+    return InvalidParams(f"{called}() needs a parameter {name!r}, which params do not have")
+
+
+def unknown_param(called: str, name: str, allowed: Iterable[str]) -> InvalidParams:
+    """Return the refusal of a param that the handler does not have."""
+    return InvalidParams(f"{called}() has no parameter {name!r}; it takes: {', '.join(sorted(allowed)) or 'none'}")
 
 
 def encode(value: object, name: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from rota.model.access import Token
 from rota.model.definitions import Organization, OrganizationState, Template, TemplateState, User
@@ -49,10 +49,16 @@ class Definitions(Protocol):
         """Return every template."""
 
     def put_params(self, stated: Mapping[str, Takes], *, now: Instant) -> None:
-        """Record what handlers take, by job type: names and JSON Schema by digest, and the lane of their jobs. Again: nothing more."""
+        """Record what handlers take, by job type: names and JSON Schema by digest, and the lane of their jobs. Again: nothing more.
+
+        A schema that is new advances the version of the definitions.
+        """
 
     def newest_params(self, job_type: str) -> NewestParams | None:
-        """Return what the handler of a type takes that was recorded last; None: nothing was recorded."""
+        """Return what the handler of a type takes that was recorded last, with a schema if there is one; None: nothing was recorded."""
+
+    def schemas_of_live_workers(self, job_type: str) -> list[dict[str, Any] | None]:
+        """Return the schemas of a type behind the digests that live workers announce; None among them: one is not recorded."""
 
     def lanes(self) -> list[JobLane]:
         """Return every lane, the oldest first. A lane is added with its first job, which advances the version; none is ever removed."""

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import msgspec
 
+from rota.engine.recorded_params import encode_recorded
 from rota.engine.retention import remove_logs
 from rota.errors import AlreadyEnded, InvalidOption, NotFound
 from rota.model import checks
@@ -350,10 +351,11 @@ def _check_priority(ask: Ask, name: str, priority: int) -> None:
 
 
 def _checked_params(ask: Ask, job_type: str, params: Mapping[str, Any]) -> str:
-    handler = ask.registry.handlers.get(job_type)
-    limits = (known.force.payload_max for known in ask.registry.known() if known.name == job_type)
-    most = next(limits, ask.settings.payload_max)
-    return encode_params(params, limit_bytes=most) if handler is None else handler.codec.encode(params, limit_bytes=most)
+    handler, known = ask.registry.handlers.get(job_type), ask.registry.find(job_type)
+    most = ask.settings.payload_max if known is None else known.force.payload_max
+    if handler is not None:
+        return handler.codec.encode(params, limit_bytes=most)
+    return encode_params(params, limit_bytes=most) if known is None else encode_recorded(known, params, ask.store)
 
 
 def _cancel(ask: Ask, where: Where, limit: int, reason: str | None) -> Acted:

@@ -192,6 +192,38 @@ def test_a_schema_is_added_to_parameters_that_are_known_by_name(desk):
     assert desk.store.newest_params("u").schema == {"type": "object"}
 
 
+def test_a_new_schema_advances_the_version_and_the_same_again_does_not(desk):
+    desk.store.put_params({"u": Takes("dc", C.names)}, now=desk.now)
+    before = desk.store.definitions()
+    desk.store.put_params({"u": C}, now=desk.now)
+    known = desk.store.definitions()
+    assert known > before
+    desk.store.put_params({"u": C}, now=desk.now)
+    assert desk.store.definitions() == known
+
+
+def test_parameters_without_a_schema_are_not_newer_than_those_that_a_worker_stated(desk):
+    desk.store.put_params({"u": C}, now=desk.now)
+    desk.advance(1)
+    desk.store.put_params({"u": Takes("dx", A.names)}, now=desk.now)
+    assert desk.store.newest_params("u").digest == "dc"
+
+
+def test_the_schemas_that_live_workers_take_are_those_of_the_digests_that_they_announce(desk):
+    taken = [Takes(digest, A.names, "default", f'{{"title":"{digest}"}}') for digest in ("d1", "d2", "d3")]
+    for takes in taken:
+        desk.advance(1)
+        desk.store.put_params({"a.t": takes}, now=desk.now)
+    assert desk.store.schemas_of_live_workers("a.t") == []
+    for number, digest in enumerate(("d1", "d3", "d3"), start=1):
+        announced = {"a.t": digest, "v": "d2"}
+        desk.store.register(f"{number:032x}", host="h", kind="worker", job_types=["a.t"], digests=announced, now=desk.now)
+    assert sorted(schema["title"] for schema in desk.store.schemas_of_live_workers("a.t")) == ["d1", "d3"]
+    assert desk.store.schemas_of_live_workers("v") == [None]
+    desk.store.end_worker(f"{1:032x}", now=desk.now)
+    assert [schema["title"] for schema in desk.store.schemas_of_live_workers("a.t")] == ["d3"]
+
+
 def test_what_is_given_back_for_its_parameters_waits_in_their_lane_in_the_same_place(desk):
     first, second = desk.add("t", queue="mail"), desk.add("t", queue="mail")
     job = desk.claim_one()

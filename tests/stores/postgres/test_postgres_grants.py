@@ -8,7 +8,7 @@ from psycopg import sql
 
 from rota import NewJob, Rota, Settings, Status
 from rota.admission import Admission
-from rota.errors import DuplicateJob, InvalidOption, RateLimited, StoreUnusable
+from rota.errors import DuplicateJob, InvalidOption, InvalidParams, RateLimited, StoreUnusable
 from rota.stores.postgres.grants import KINDS, PRIVATE, statements, wanted
 from rota.stores.postgres.migrate import expected
 from tests.support.pace import patient
@@ -185,6 +185,14 @@ def test_a_submitter_whose_code_is_what_the_store_knows_changes_nothing(as_role)
     rota = as_role("submitter")
     register(rota)
     assert rota.jobs.get(rota.enqueue("echo")).status is Status.QUEUED
+
+
+def test_a_submitter_without_the_code_is_refused_what_no_worker_takes(as_role):
+    worker, submitter = as_role("worker"), as_role("submitter")
+    register(worker)
+    worker.turn()
+    with pytest.raises(InvalidParams, match=r"^echo\(\) has no parameter 'txt'; it takes: text$"):
+        submitter.enqueue("echo", {"txt": "misspelt"})
 
 
 def test_a_submitter_can_not_bring_a_new_template(as_role):

@@ -64,6 +64,8 @@ RIGHTS: dict[str, tuple[Grant, ...]] = {
     # Through the view `jobs` it sees jobs without their params; it can neither change nor end one.
     "submitter": (
         Grant("SELECT", "meta organizations users templates pauses lanes param_digests jobs job_live job_ends job_edges queue_clock"),
+        # Params are compared with what live workers take.
+        Grant("SELECT", "workers", columns="digests ended_at"),
         Grant(
             "SELECT",
             "job_facts",

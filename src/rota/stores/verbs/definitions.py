@@ -304,6 +304,9 @@ def record(db: Db, stated: Mapping[str, Takes], now: Instant) -> None:
         if not db.change("add_param_digest", param_names=_object(takes.names), **values) and takes.schema is not None:
             db.change("set_param_schema", **values)
         find_lane(db, job_type, takes.queue, takes.digest)
+    if any(takes.schema is not None for takes in stated.values()):
+        # Those who enqueue without the code check by the newest schema, which they know as of a version.
+        db.change("advance_definitions")
 
 
 def lane_for(db: Db, number: int, takes: Takes, now: Instant) -> int:
@@ -317,6 +320,11 @@ def newest_params(db: Db, job_type: str) -> NewestParams | None:
     """Return what the handler takes that was recorded last."""
     row = db.row("newest_params", job_type=job_type)
     return None if row is None else NewestParams(row[0], _names.decode(row[1]), None if row[2] is None else msgspec.json.decode(row[2]))
+
+
+def schemas_of_live_workers(db: Db, job_type: str) -> list[dict[str, Any] | None]:
+    """Return the schemas of a type behind the digests that live workers announce; None among them: one is not recorded."""
+    return [None if schema is None else msgspec.json.decode(schema) for (schema,) in db.rows("schemas_of_live_workers", job_type=job_type)]
 
 
 def same_definitions(version: int, definitions: int) -> bool:

@@ -327,6 +327,7 @@ class VerbStore(ABC):
             self._write(lambda db: definition_verbs.record(db, unrecorded, now))
 
     newest_params = read(definition_verbs.newest_params)
+    schemas_of_live_workers = read(definition_verbs.schemas_of_live_workers)
     lanes = read(definition_verbs.lanes)
 
     def place_strays(self) -> int:

@@ -31,7 +31,12 @@ ON CONFLICT DO NOTHING;
 UPDATE param_digests SET schema = :schema::text, recorded_at = :now WHERE job_type = :job_type AND digest = :digest;
 
 -- name: newest_params
-SELECT digest, names, schema FROM param_digests WHERE job_type = :job_type ORDER BY recorded_at DESC, digest LIMIT 1;
+-- One that a worker stated comes first: the names of a job that was given back are recorded without a schema.
+SELECT digest, names, schema FROM param_digests WHERE job_type = :job_type ORDER BY schema IS NULL, recorded_at DESC, digest LIMIT 1;
+
+-- name: schemas_of_live_workers
+SELECT DISTINCT (SELECT d.schema FROM param_digests AS d WHERE d.job_type = :job_type AND d.digest = w.digests::json ->> :job_type)
+  FROM workers AS w WHERE w.ended_at IS NULL AND w.digests::json ->> :job_type IS NOT NULL;
 
 -- name: type_and_queue
 SELECT j.job_type, {queue_of} FROM job_facts AS j WHERE j.number = :number;
