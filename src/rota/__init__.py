@@ -17,7 +17,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rota.app import Rota
+    from rota.app import Rota, enqueue_async
     from rota.errors import JobCancelled, JobFailed, JobSkipped, RotaError, WaitTimeout
     from rota.executors.context import Context
     from rota.handle import Handle
@@ -65,12 +65,13 @@ __all__ = [
     "Task",
     "TransientError",
     "WaitTimeout",
+    "enqueue_async",
 ]
 
 _MODULES = {
     name: module
     for module, names in {
-        "rota.app": "Rota",
+        "rota.app": "Rota enqueue_async",
         "rota.errors": "JobCancelled JobFailed JobSkipped RotaError WaitTimeout",
         "rota.executors.context": "Context",
         "rota.handle": "Handle",

@@ -195,11 +195,6 @@ class Rota(View):
         accepted = submit(self._session, rota._actor, call.name, said, **{**call.options, **options})  # noqa: SLF001 - a view of this one
         return accepted.handle(rota, call.task)
 
-    async def enqueue_async(self, name: str, params: Mapping[str, Any] | None = None, **options: Unpack[EnqueueOptions]) -> Handle[Any]:
-        """Accept one job by name without blocking the event loop. Of a task, use `task.enqueue_async`."""
-        refuse_unknown("enqueue", options)
-        return (await submit_async(self._session, self._actor, name, params, **options)).handle(self)
-
     def enqueue_many(self, jobs: Iterable[Any], *, organization: str | None = None, transaction: Any = None) -> Bulk:
         """Accept many jobs: calls, (name, params) pairs or NewJob, any number, in bounded memory, a chunk to a commit.
 
@@ -504,3 +499,9 @@ class Rota(View):
     def now(self) -> datetime:
         """The time, by the clock that everything here goes by."""
         return moment_of(self._session.clock.now())
+
+
+async def enqueue_async(rota: Rota, name: str, params: Mapping[str, Any] | None = None, **options: Unpack[EnqueueOptions]) -> Handle[Any]:
+    """Accept one job by name without blocking the event loop. Of a task, use `task.enqueue_async`."""
+    refuse_unknown("enqueue", options)
+    return (await submit_async(rota._session, rota._actor, name, params, **options)).handle(rota)  # noqa: SLF001 - of this module's class

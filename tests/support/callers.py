@@ -20,7 +20,7 @@ from psycopg.rows import dict_row
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
-from rota import Rota
+from rota import Rota, enqueue_async
 from tests.support.postgres import shared_server
 
 DATABASE = "postgres"
@@ -85,7 +85,7 @@ class PsycopgAsync(Psycopg):
         return await done.fetchall() if done.description else []
 
     def enqueue(self, rota: Rota, *arguments: Any, **options: Any) -> Any:
-        return self.run(rota.enqueue_async(*arguments, transaction=self.handle, **options))
+        return self.run(enqueue_async(rota, *arguments, transaction=self.handle, **options))
 
     def commit(self) -> None:
         self.run(self.handle.commit())

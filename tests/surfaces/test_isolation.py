@@ -65,7 +65,6 @@ def shared(tmp_path_factory):
 
 BY_HAND = {
     "enqueue": "on the path of every job: `submit` asks the gate",
-    "enqueue_async": "the same",
     "enqueue_many": "the same",
     "overview": "shows what the actor may see of each part, and nothing where it may see nothing",
     "running": "a block around `start`, which is an operation",

@@ -11,7 +11,7 @@ import pytest
 from psycopg.types.numeric import IntDumper
 from sqlalchemy.orm import scoped_session, sessionmaker
 
-from rota import NewJob, Settings
+from rota import NewJob, Settings, enqueue_async
 from rota.errors import DuplicateJob, InvalidParams, TransactionMisuse
 from tests.support.callers import CALLERS, Django, Psycopg, PsycopgAsync, SqlalchemySession, orders, shipped, state_of
 from tests.support.waiting import eventually
@@ -192,7 +192,7 @@ def test_an_asynchronous_connection_is_for_aenqueue(shop):
 
 def test_a_plain_connection_may_be_given_to_aenqueue(shop):
     with closing(Psycopg()) as caller:
-        asyncio.run(shop.enqueue_async("ship", {"order": 1}, transaction=caller.handle))
+        asyncio.run(enqueue_async(shop, "ship", {"order": 1}, transaction=caller.handle))
         assert shipped(shop) == []
         caller.commit()
     assert shipped(shop) == [1]
@@ -202,7 +202,7 @@ def test_djangos_connection_belongs_to_its_thread(shop):
     with closing(Django()) as caller:
         caller.begin()
         with pytest.raises(TransactionMisuse, match="sync_to_async"):
-            asyncio.run(shop.enqueue_async("ship", {"order": 1}, transaction=caller.handle))
+            asyncio.run(enqueue_async(shop, "ship", {"order": 1}, transaction=caller.handle))
 
 
 def test_a_session_that_each_thread_has_for_itself_will_do(shop):
@@ -224,7 +224,7 @@ def shut(shop, database):
 
 async def waiting(shop, database, handle):
     """Ask for a job that needs the whole store; return the task when it waits for that."""
-    asked = asyncio.create_task(shop.enqueue_async("ship", {"order": 1}, depends_on=shop.jobs.list()[:1], transaction=handle))
+    asked = asyncio.create_task(enqueue_async(shop, "ship", {"order": 1}, depends_on=shop.jobs.list()[:1], transaction=handle))
     await asyncio.to_thread(eventually, lambda: database._raw.execute("SELECT 1 FROM pg_locks WHERE NOT granted").fetchone())
     return asked
 

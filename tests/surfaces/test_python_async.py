@@ -12,7 +12,7 @@ from random import Random
 
 import pytest
 
-from rota import Backoff, PermanentError, Rota, Settings, TransientError
+from rota import Backoff, PermanentError, Rota, Settings, TransientError, enqueue_async
 from rota.engine import call_pool, watcher
 from rota.engine.watcher import BATCH, HINTED_S, Watcher
 from rota.errors import JobCancelled, NotFound, StoreError, WaitTimeout
@@ -116,7 +116,7 @@ def test_a_thousand_waits_hold_one_thread_and_nothing_of_the_programs_pool(rota)
         tasks = await pending(rota, ids)
         assert threading.active_count() <= idle + 2
         assert await asyncio.wait_for(asyncio.to_thread(lambda: 1), patient(5)) == 1
-        more = await asyncio.wait_for(rota.enqueue_async("double", {"n": MANY}), patient(5))
+        more = await asyncio.wait_for(enqueue_async(rota, "double", {"n": MANY}), patient(5))
         assert threading.active_count() <= idle + 2
         assert not any(task.done() for task in tasks)
         with rota.running(concurrency=4):
@@ -363,7 +363,7 @@ def test_loops_of_several_threads_wait_at_the_same_time(rota):
 def test_closing_ends_the_waits_and_the_threads_and_a_later_wait_opens_the_store_again(rota):
     async def story():
         job = rota.enqueue("double", {"n": 1})
-        await rota.enqueue_async("double", {"n": 2})
+        await enqueue_async(rota, "double", {"n": 2})
         tasks = await pending(rota, [job.id] * 2)
         rota.close()
         assert not watchers()
@@ -398,7 +398,7 @@ def test_callers_that_come_time_out_and_are_cancelled_at_random_get_their_own_an
     wrong = []
 
     async def one(chance, number):
-        job = await rota.enqueue_async("double", {"n": number})
+        job = await enqueue_async(rota, "double", {"n": number})
         wait = asyncio.create_task(wait_async(rota._session, None, job.id, chance.choice([None, 0, 0.01, 0.05, patient(20)])))
         if chance.random() < 0.3:
             await asyncio.sleep(chance.random() / 20)
@@ -438,7 +438,7 @@ def callers():
 
 def test_aenqueue_uses_a_few_threads_of_its_own_and_none_of_the_programs(rota):
     async def story():
-        jobs = await asyncio.gather(*(rota.enqueue_async("double", {"n": n}) for n in range(100)))
+        jobs = await asyncio.gather(*(enqueue_async(rota, "double", {"n": n}) for n in range(100)))
         assert 1 <= len(callers()) <= call_pool.THREADS
         assert asyncio.get_running_loop()._default_executor is None
         rota.turn()
@@ -454,7 +454,7 @@ def test_aenqueue_is_not_held_up_by_a_pool_of_the_programs_that_is_full(rota):
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(1))
         busy = threading.Event()
         blocked = asyncio.create_task(asyncio.to_thread(busy.wait, patient(50)))
-        job = await asyncio.wait_for(rota.enqueue_async("double", {"n": 1}), patient(10))
+        job = await asyncio.wait_for(enqueue_async(rota, "double", {"n": 1}), patient(10))
         with pytest.raises(WaitTimeout):
             await asyncio.wait_for(wait_async(rota._session, None, job.id, 0), patient(10))
         assert not blocked.done()
@@ -477,7 +477,7 @@ def test_aenqueue_carries_the_callers_context_along(url):
 
         async def story(word):
             said.set(word)
-            await rota.enqueue_async("double", {"n": 1})
+            await enqueue_async(rota, "double", {"n": 1})
 
         async def both():
             await asyncio.gather(story("one"), story("two"))
@@ -490,7 +490,7 @@ def test_the_store_is_opened_on_a_thread_and_not_on_the_event_loop(url, monkeypa
     opened_on = []
     plain = Session.open_on_time
     monkeypatch.setattr(Session, "open_on_time", lambda rota: opened_on.append(threading.current_thread().name[:9]) or plain(rota))
-    for call in (lambda rota: rota.enqueue_async("double", {"n": 1}), lambda rota: wait_async(rota._session, None, "JOB-2026-00001", 0)):
+    for call in (lambda rota: enqueue_async(rota, "double", {"n": 1}), lambda rota: wait_async(rota._session, None, "JOB-2026-00001", 0)):
         with closing(registered(Rota(url))) as rota, suppress(WaitTimeout):
             asyncio.run(call(rota))
     assert opened_on == ["rota-call"] * 2
@@ -506,7 +506,7 @@ def test_the_event_loop_turns_while_another_thread_opens_the_store(url):
         released.set()
 
     async def story(rota):
-        call = asyncio.create_task(rota.enqueue_async("double", {"n": 1}))
+        call = asyncio.create_task(enqueue_async(rota, "double", {"n": 1}))
         await asyncio.sleep(0.05)
         turned_meanwhile = not released.is_set()
         go.set()

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from rota import Actor, NewJob, Rota, Status
+from rota import Actor, NewJob, Rota, Status, enqueue_async
 from rota.errors import (
     DuplicateId,
     DuplicateJob,
@@ -113,7 +113,7 @@ def test_only_a_system_manager_acts_for_another_organization(shared: Rota):
         lambda actor: shared.acting_as(actor).enqueue_many([("echo", {})], organization="beta"),
         lambda actor: shared.acting_as(actor).group([("echo", {})], organization="beta"),
         lambda actor: shared.acting_as(actor).jobs.direct("echo", organization="beta"),
-        lambda actor: asyncio.run(shared.acting_as(actor).enqueue_async("echo", organization="beta")),
+        lambda actor: asyncio.run(enqueue_async(shared.acting_as(actor), "echo", organization="beta")),
     ]
     for act in acts:
         for actor in ("ada", "bob"):

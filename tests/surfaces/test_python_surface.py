@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from rota import Actor, Backoff, Context, NewJob, Rota, Settings, Status
+from rota import Actor, Backoff, Context, NewJob, Rota, Settings, Status, enqueue_async
 from rota.errors import (
     InvalidHandler,
     InvalidName,
@@ -222,7 +222,7 @@ def test_asyncio_programs_enqueue_and_wait_without_blocking(live: Rota):
         return a + b
 
     async def program() -> list[object]:
-        jobs = await asyncio.gather(*(live.enqueue_async("add", {"a": n, "b": 1}) for n in range(5)))
+        jobs = await asyncio.gather(*(enqueue_async(live, "add", {"a": n, "b": 1}) for n in range(5)))
         runs = [await wait_async(live._session, None, job.id, timeout=patient(20)) for job in jobs]
         return [run.result for run in runs if run]
 

@@ -13,7 +13,7 @@ from django.db import connections, transaction
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
-from rota import Rota, testing
+from rota import Rota, enqueue_async, testing
 from rota.errors import DuplicateJob, InvalidOption, TransactionMisuse, UnknownTemplate
 from tests.support.callers import CALLERS, DATABASE, configure_django
 from tests.support.postgres import shared_server
@@ -150,13 +150,13 @@ def test_asynchronous_sessions_are_recorded_too(kit):
     async def order() -> None:
         engine = create_async_engine(shared_server().url(DATABASE).replace("postgresql://", "postgresql+psycopg://"))
         async with AsyncSession(engine) as session:
-            await kit.app.enqueue_async("ship", {"order": 1}, transaction=session)
+            await enqueue_async(kit.app, "ship", {"order": 1}, transaction=session)
             await session.rollback()
             await session.execute(sa.text("SELECT 1"))
-            await kit.app.enqueue_async("ship", {"order": 2}, transaction=session)
+            await enqueue_async(kit.app, "ship", {"order": 2}, transaction=session)
             await session.commit()
         async with engine.connect() as connection:
-            await kit.app.enqueue_async("ship", {"order": 3}, transaction=connection)
+            await enqueue_async(kit.app, "ship", {"order": 3}, transaction=connection)
             await connection.commit()
         await engine.dispose()
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import limits  # noqa: F401 - ends this program after a while, whatever happens
 from jobs import rota
 
+from rota import enqueue_async
 from rota.waits import wait_async
 
 LOCKS = Path(os.environ["FAULTS_LOCKS"])
@@ -73,7 +74,7 @@ def awaited_on_both_sides() -> None:
     """Fork while the parent's watcher and its pool of calls have threads, which the child does not have."""
 
     async def one(name: str, turn: bool) -> None:
-        job = await rota.enqueue_async("work")
+        job = await enqueue_async(rota, "work")
         say("accepted", job.id)
         waits = asyncio.gather(*(wait_async(rota._session, None, job.id, 20) for _ in range(5)))
         await asyncio.sleep(0.1)
