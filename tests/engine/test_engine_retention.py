@@ -72,6 +72,9 @@ def test_while_there_is_more_it_goes_on_soon_and_then_rests(rota, clock):
         def forget_sessions(self, **_options: object) -> int:
             return 0
 
+        def purge_dropped(self, **_options: object) -> Purged:
+            return Purged()
+
         def purge(self, **options: object) -> Purged:
             calls.append(clock.monotonic())
             clock.advance(seconds=1)
