@@ -143,6 +143,9 @@ def test_a_store_in_trouble_is_not_asked_again_at_once(rota, clock):
         def forget_sessions(self, **_: object) -> int:
             return 0
 
+        def purge_dropped(self, **_: object) -> Purged:
+            return Purged()
+
         def purge(self, **_: object) -> Purged:
             asked.append(1)
             raise StoreUnavailable("full")
@@ -238,3 +241,18 @@ def test_sessions_whose_time_is_over_go_whether_chains_are_kept_or_not(tmp_path,
         Admission(rota).session(old.secret)
     assert Admission(rota).session(young.secret).name == "local"
     rota.close()
+
+
+def test_the_history_of_a_dropped_job_goes_batch_by_batch_without_waiting_for_the_interval(rota, clock):
+    rota.job(lambda: None, name="noop")
+    rota.sql("CREATE JOB a SCHEDULE = EVERY 1 DAY CALL noop()")
+    for _ in range(25):
+        rota.sql("EXECUTE JOB a")
+        rota.turn()
+    rota.sql("DROP JOB a")
+    retention = retention_of(rota, Settings(retention=0, retention_interval=60, retention_batch=10))
+    tick(retention, clock)
+    assert left(rota) == 15
+    for _ in range(3):
+        tick(retention, clock, seconds=1)
+    assert left(rota) == 0

@@ -49,22 +49,32 @@ class Retention:
         if self._trust.doubt(now) is not None:
             return
         self._store.forget_sessions(before=now, limit=self._settings.retention_batch)
+        more = self._remove_dropped()
+        if self._settings.retention:
+            more = self._remove_old(now) or more
+        if more:
+            took_s = self._clock.monotonic() - monotonic
+            self.next_s = monotonic + min(self._settings.retention_interval, (1 + SHARE) * took_s)
+
+    def _remove_dropped(self) -> bool:
+        """Remove a batch of the history of jobs that DROP JOB removed; say whether there may be more."""
         dropped = self._store.purge_dropped(limit=self._settings.retention_batch)
         if self._log_dir is not None:
             remove_logs(self._log_dir, dropped.run_ids)
-        if not self._settings.retention:
-            return
+        return dropped.chains > 0
+
+    def _remove_old(self, now: Instant) -> bool:
+        """Remove a batch of what is too old; say whether there is more."""
         older_than_s = self._settings.retention
         batch = self._batch(now, before=now - round(older_than_s * SECOND), cursor=self._cursor)
         self._cursor = batch.cursor
         add(self._round, batch)
         if batch.cursor is not None:
-            took_s = self._clock.monotonic() - monotonic
-            self.next_s = monotonic + min(self._settings.retention_interval, (1 + SHARE) * took_s)
-            return
+            return True
         if self._round.chains:
             log.info("removed %d chains (%d jobs) that ended more than %g s ago", self._round.chains, self._round.jobs, older_than_s)
         self._round = Purged()
+        return False
 
     def purge(
         self,
