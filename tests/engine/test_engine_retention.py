@@ -243,13 +243,19 @@ def test_sessions_whose_time_is_over_go_whether_chains_are_kept_or_not(tmp_path,
     rota.close()
 
 
-def test_the_history_of_a_dropped_job_goes_batch_by_batch_without_waiting_for_the_interval(rota, clock):
+def test_the_history_of_a_dropped_job_goes_batch_by_batch_without_waiting_for_the_interval(rota, clock, monkeypatch):
     rota.job(lambda: None, name="noop")
     rota.sql("CREATE JOB a SCHEDULE = EVERY 1 DAY CALL noop()")
     for _ in range(25):
         rota.sql("EXECUTE JOB a")
         rota.turn()
-    rota.sql("DROP JOB a")
+
+    def killed(*_arguments: object, **_options: object) -> Purged:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(type(rota._session.open().store), "purge_dropped", killed)
+        rota.sql("DROP JOB a")
     retention = retention_of(rota, Settings(retention=0, retention_interval=60, retention_batch=10))
     tick(retention, clock)
     assert left(rota) == 15

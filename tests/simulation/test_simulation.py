@@ -64,7 +64,7 @@ def test_a_simulated_day_fires_what_is_due_and_tells_of_each_schedule(shop):
     assert of(day, "quiet").not_run == {"SKIPPED_PAUSED": 24}
     assert day.totals.due == 144 + 1 + 1 + 24
     assert [line.words for line in day.story if line.schedule == "quiet"] == [
-        "24 due times up to 2026-03-03 00:00:00Z: the schedule was paused"
+        "24 due times up to 2026-03-03T00:00:00Z: the schedule was paused"
     ]
 
 
