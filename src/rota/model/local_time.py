@@ -14,7 +14,7 @@ import msgspec
 
 from rota.errors import InvalidOption
 
-_WRITTEN = re.compile(r"(?<![\w.:-])\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,6})?Z(?![\w:])")
+_WRITTEN = re.compile(r"(?<![\w.:-])\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,6})?Z(?!\w|:\S)")
 _LIKE = re.compile(r"\d{4}-\d\d-\d\d")
 
 
