@@ -289,6 +289,9 @@ def before_schedules(path):
         "ALTER TABLE jobs ADD COLUMN lane INTEGER; ALTER TABLE jobs ADD COLUMN tags TEXT;"
         "ALTER TABLE workers ADD COLUMN queues TEXT; ALTER TABLE workers ADD COLUMN digests TEXT"
     )
+    # Ends are counted by the minute, which they were not.
+    counts = "minute, organization_id, job_type, status, bucket"
+    raw.execute(f"CREATE TABLE stats_minutely ({counts}, count, total_us, PRIMARY KEY ({counts}))")
     desk = Desk(SqliteStore(path, Settings()))
     parent = desk.add()
     child = desk.add("child", depends_on=(parent,))
@@ -298,7 +301,7 @@ def before_schedules(path):
     group = desk.grouped([desk.row("g"), desk.row("g")])
     desk.add("skips", depends_on=(parent,), on_parent_failure="skip")
     before = desk.snapshot(), edges(path)
-    raw.execute("DROP TABLE endpoints")
+    raw.execute("DROP TABLE endpoints; DROP TABLE stats_minutely")
     raw.execute("ALTER TABLE workers DROP COLUMN slots")
     raw.execute("ALTER TABLE job_edges DROP COLUMN place")
     raw.execute("DROP TABLE lanes; DROP TABLE param_digests; ALTER TABLE jobs DROP COLUMN lane; ALTER TABLE jobs DROP COLUMN tags")
