@@ -192,7 +192,12 @@ START = SqlPlace()
 
 
 class SqlError(InvalidInput):
-    """A SQL statement that can't be read or carried out; `rota.sql.errors` has its kinds. No text in it is ever the value of a secret."""
+    """A SQL statement that can't be read or carried out; `rota.sql.errors` has its kinds. No text in it is ever the value of a secret.
+
+    `sqlstate` is its code in SQL; `line` is where it is, `column` is the place in that line, and `position` is that in the whole text,
+    each counted from 1. `expected` names what could have been there, `found` is what was there, and `suggestion` is the word that was
+    probably meant.
+    """
 
     code = "sql_error"
     usual_sqlstate: ClassVar[str] = "42601"
