@@ -205,7 +205,7 @@ def test_a_plain_enqueue_inside_a_transaction_is_an_error_and_not_a_deadlock(ech
     with echo.transaction(), pytest.raises(TransactionMisuse, match="pass transaction=tx"):
         echo.enqueue("echo")
     with echo.transaction(), pytest.raises(TransactionMisuse, match="pass transaction=tx"):
-        asyncio.run(echo.enqueue_async("echo"))
+        asyncio.run(enqueue_async(echo, "echo"))
 
 
 def test_a_transaction_is_over_with_its_block(echo: Rota):

@@ -63,7 +63,7 @@ def _of_names(reason: str, place: Location | SqlPlace, text: str, tables: Mappin
     if column is None:
         return None
     names = {name.name for each in tables.values() for name in each.columns}
-    return SqlQueryError(f"there is no column {column[2]}{_meant(column[2], names)}", place, sqlstate="42703")
+    return SqlQueryError(f"there is no column {column[2]} in the tables of this query{_meant(column[2], names)}", place, sqlstate="42703")
 
 
 def _of_patterns(reason: str, place: Location | SqlPlace) -> SqlError:
@@ -74,7 +74,7 @@ def _of_patterns(reason: str, place: Location | SqlPlace) -> SqlError:
 
 
 def _meant(name: str, names: Collection[str], prefix: str = "") -> str:
-    found = get_close_matches(name.lower(), names, 1)
+    found = get_close_matches(name.lower(), names if prefix else set(names) - {name.lower()}, 1)
     return f"; did you mean {prefix}{found[0]}?" if found else ""
 
 
