@@ -227,7 +227,7 @@ def _leave() -> None:
     """Deregister inline workers at the end of the process. In a forked child they are the parent's."""
     for session in list(_turning):
         if session.inline is not None and session.pid == os.getpid():
-            # The program is over: a store that is away by now will find out by itself that the worker is gone.
+            # The program is over. If the store is unreachable now, recovery finds later that the worker is gone.
             with suppress(Exception):
                 session.close()
 

@@ -12,7 +12,7 @@ from rota.model.overview import Example
 from rota.model.values import Job
 
 GAP = "…"
-"""What stands in a message for a value that was taken out."""
+"""The mark that replaces a value in a message."""
 MESSAGE_MAX = 300
 """Characters of a message that are compared and shown."""
 _VALUES = re.compile(

@@ -465,14 +465,14 @@ JOB_SECRETS = Table(
 
 OCCURRENCES = Table(
     "occurrences",
-    "The ledger: due times of schedules, and what became of each. A row can stand for several in a row.",
+    "The ledger: due times of schedules, with the outcome of each. A row can stand for several in a row.",
     (
         an_id("job_uuid", "schedule_id", "The job"),
         a_text("job_name", "Its name", "name"),
         *moments("due_at", "The due time, or the first of several", pushed=True),
         *moments("last_due_at", "The last of several"),
         a_number("count", "How many due times it stands for"),
-        a_text("fate", "What became of it: FIRED, COALESCED, MISSED, SKIPPED_… or REFUSED"),
+        a_text("fate", "Its outcome: FIRED, COALESCED, MISSED, SKIPPED_… or REFUSED"),
         a_text("reason", "Why"),
         an_id("job_run_uuid", "job_id", "Its run; NULL if there is none"),
         *moments("recorded_at", "When it was recorded"),
