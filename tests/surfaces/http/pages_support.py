@@ -185,6 +185,23 @@ class LongNames:
         self.rota.close()
 
 
+class Crowd:
+    """A store with lists of a thousand rows, and a group of ten thousand members, each with a name of 255 characters without a break."""
+
+    def __init__(self, folder: Path) -> None:
+        self.rota = rota = Rota(folder / "rota.db", settings=Settings(poll_hinted=0.05, synchronous="NORMAL"))
+        name = "job" + "x" * 252
+        rota.job(name=name)(lambda text="": None)
+        rota.templates.pause(name)
+        for number in range(1000):
+            rota.schedules.create(f"{number:04}" + "s" * 251, name, cron="0 0 1 1 *")
+        self.group = rota.group([NewJob(name=name, params={"text": "g" * 255})] * 10_000, name="g" * 255)
+        self.paths = ["/", "/schedules", "/groups", f"/groups/{self.group.id}", "/jobs", "/queue", "/templates", "/audit"]
+
+    def close(self) -> None:
+        self.rota.close()
+
+
 class Day:
     """A store with a day behind it and work before it."""
 

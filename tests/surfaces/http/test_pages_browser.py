@@ -21,7 +21,7 @@ from rota.surfaces.http.pages.context import NAV
 from tests.support.pace import patient
 from tests.support.pictures import shrink
 from tests.surfaces.http.browser_support import PHONE, WIDE, Served, chromium_browser
-from tests.surfaces.http.pages_support import LongNames
+from tests.surfaces.http.pages_support import Crowd, LongNames
 
 pytestmark = pytest.mark.paired
 
@@ -167,6 +167,26 @@ def test_names_of_255_characters_leave_every_button_in_reach(chromium: Browser, 
         wrong |= {name: found} if (found := page.evaluate(OUT_OF_REACH)) else {}
     context.close()
     assert wrong == {}
+    assert window.wrong == []
+
+
+@pytest.mark.parametrize("size", [WIDE, PHONE], ids=["wide", "phone"])
+def test_a_thousand_rows_and_ten_thousand_members_leave_every_button_in_reach(chromium: Browser, tmp_path: Path, size: dict):
+    crowd = Served(tmp_path, Crowd)
+    context = chromium.new_context(viewport=size)
+    context.set_default_timeout(patient(30_000))
+    window = Window(context, crowd.base)
+    window.go(f"/login#token={crowd.secret}").wait_for_url(f"{window.base}/")
+    wrong, rows = {}, {}
+    for path in crowd.day.paths:
+        page = window.go(path)
+        rows[path] = page.locator("tbody tr").count()
+        wrong |= {path: found} if (found := page.evaluate(OUT_OF_REACH)) else {}
+    context.close()
+    crowd.close()
+    assert wrong == {}
+    assert rows["/schedules"] == 1000
+    assert rows[f"/groups/{crowd.day.group.id}"] == 100
     assert window.wrong == []
 
 
