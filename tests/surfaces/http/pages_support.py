@@ -188,6 +188,8 @@ class LongNames:
 class Crowd:
     """A store with lists of a thousand rows, and a group of ten thousand members, each with a name of 255 characters without a break."""
 
+    user = None
+
     def __init__(self, folder: Path) -> None:
         self.rota = rota = Rota(folder / "rota.db", settings=Settings(poll_hinted=0.05, synchronous="NORMAL"))
         name = "job" + "x" * 252
