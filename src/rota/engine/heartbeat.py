@@ -18,11 +18,11 @@ import logging
 import math
 import os
 import socket
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from rota import __version__
 from rota.engine.background import Ticker
 from rota.engine.executor_pool import ExecutorPool
 from rota.engine.parts import Parts
@@ -39,6 +39,8 @@ LOOK_S = 0.02
 """How often handlers that were told to stop are looked at."""
 LATE_S = 1.0
 """What handlers still get when the guard itself comes too late: the whole process had been stopped."""
+# Not by an import: the package names the application, which the engine knows nothing of.
+VERSION: str = sys.modules["rota"].__version__
 STATM = Path("/proc/self/statm")
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
@@ -87,7 +89,7 @@ class Heartbeat:
                 digests=self._digests(),
                 now=parts.clock.now(),
                 slots=self._pool.at_once,
-                process=WorkerProcess(os.getpid(), __version__, memory_in_use()),
+                process=WorkerProcess(os.getpid(), VERSION, memory_in_use()),
             )
         except BaseException:
             self.let_go(clean=True)
