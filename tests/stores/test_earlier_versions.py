@@ -47,6 +47,7 @@ LANDED = {
     "postgres/0015_minutes.sql": "d246e9576cc12cce",
     "postgres/0016_scan.sql": "2d983af6ad427b20",
     "postgres/0017_sql_jobs.sql": "427e0df90b2128d4",
+    "postgres/0018_worker_facts.sql": "144aad113560ac56",
     "sqlite/0001_wheel.sql": "ca1b65141e685d9b",
     "sqlite/0002_trust.sql": "7e7507dbfdf193bd",
     "sqlite/0003_time.sql": "e5a8638752ef17d9",
@@ -65,6 +66,7 @@ LANDED = {
     "sqlite/0016_minutes.sql": "eab58c44f9c9d0b7",
     "sqlite/0017_scan.sql": "fc7a7178fb5ed890",
     "sqlite/0018_sql_jobs.sql": "4389b838b6b623a6",
+    "sqlite/0019_worker_facts.sql": "a9f435d9eb6ca9bf",
 }
 """The digest of every migration. A new migration adds its line, which the test below prints."""
 

@@ -18,13 +18,16 @@ import logging
 import math
 import os
 import socket
+import sys
 import threading
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from rota.engine.background import Ticker
 from rota.engine.executor_pool import ExecutorPool
 from rota.engine.parts import Parts
 from rota.model.settings import Settings
+from rota.model.values import WorkerProcess
 from rota.ports.clock import Clock
 from rota.ports.executor import Executor
 
@@ -36,6 +39,19 @@ LOOK_S = 0.02
 """How often handlers that were told to stop are looked at."""
 LATE_S = 1.0
 """What handlers still get when the guard itself comes too late: the whole process had been stopped."""
+# Not by an import: the package names the application, which the engine knows nothing of.
+VERSION: str = sys.modules["rota"].__version__
+STATM = Path("/proc/self/statm")
+PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
+
+
+def memory_in_use() -> int | None:
+    """Return the resident memory of this process in bytes; None where the system does not tell."""
+    try:
+        pages = STATM.read_bytes().split()[1]
+    except OSError:
+        return None
+    return int(pages) * PAGE_BYTES
 
 
 class Heartbeat:
@@ -73,6 +89,7 @@ class Heartbeat:
                 digests=self._digests(),
                 now=parts.clock.now(),
                 slots=self._pool.at_once,
+                process=WorkerProcess(os.getpid(), VERSION, memory_in_use()),
             )
         except BaseException:
             self.let_go(clean=True)
@@ -157,7 +174,7 @@ class Heartbeat:
         self._beat_next(sent)
         digests = self._digests()
         news = None if digests == self._announced else digests
-        lives = parts.store.beat(worker_id, job_types=self._types(), digests=news)
+        lives = parts.store.beat(worker_id, job_types=self._types(), digests=news, memory=memory_in_use())
         if worker_id != self.id or self._resting:
             return
         if lives:

@@ -335,6 +335,15 @@ class Audited(msgspec.Struct, kw_only=True, frozen=True):
     after: object = None
 
 
+class WorkerProcess(msgspec.Struct, frozen=True):
+    """The process of a worker."""
+
+    pid: int
+    version: str
+    memory: int | None = None
+    """In bytes; None: not known on this system."""
+
+
 class WorkerInfo(msgspec.Struct, kw_only=True, frozen=True):
     """One process incarnation that claims jobs."""
 
@@ -357,6 +366,12 @@ class WorkerInfo(msgspec.Struct, kw_only=True, frozen=True):
     """The queues it serves; None: all of them."""
     digests: dict[str, str] = {}
     """Of the parameters of its handlers, by job type."""
+    pid: int | None = None
+    """The id of its process on that host; None: a worker of an older version."""
+    version: str | None = None
+    """The version of Rota that it runs."""
+    memory: int | None = None
+    """The memory of its process, without those of its handler processes, in bytes, as of its last beat."""
 
     @property
     def holds(self) -> int:

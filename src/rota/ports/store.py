@@ -25,7 +25,21 @@ from rota.model.findings import Finding
 from rota.model.gate import EVERYTHING, Actor, Scope
 from rota.model.groups import Group, Mode, OnFailure
 from rota.model.states import Status
-from rota.model.values import Audited, Claimed, Enqueued, Instant, Job, LogEntry, NewRow, PurgeCursor, Purged, ResultsPage, Run, WorkerInfo
+from rota.model.values import (
+    Audited,
+    Claimed,
+    Enqueued,
+    Instant,
+    Job,
+    LogEntry,
+    NewRow,
+    PurgeCursor,
+    Purged,
+    ResultsPage,
+    Run,
+    WorkerInfo,
+    WorkerProcess,
+)
 from rota.ports.definitions import Access, Definitions
 from rota.ports.events import Watching
 from rota.ports.hooks import Hooks
@@ -353,14 +367,17 @@ class Store(Definitions, Schedules, Access, Overseeing, Watching, Hooks, Scans, 
         slots: int | None = None,
         queues: Collection[str] | None = None,
         digests: Mapping[str, str] | None = None,
+        process: WorkerProcess | None = None,
     ) -> None:
         """Record a worker incarnation, how many handlers it runs at once, and what it serves. Its lock is already held.
 
         `queues` None: all of them. `digests`: of the parameters of its handlers, by job type.
         """
 
-    def beat(self, worker_id: str, *, job_types: Sequence[str], digests: Mapping[str, str] | None = None) -> bool:
-        """Advance the worker's beat. False: it is recorded as ended, and nothing was changed. `digests` None: as they were."""
+    def beat(
+        self, worker_id: str, *, job_types: Sequence[str], digests: Mapping[str, str] | None = None, memory: int | None = None
+    ) -> bool:
+        """Advance the worker's beat. False: it is recorded as ended, and nothing was changed. `digests` and `memory` None: as they were."""
 
     def stopping(self, worker_id: str, *, now: Instant) -> None:
         """Record that the worker began to shut down: what it loses from now on was interrupted, not crashed."""

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from rota.model.decide import Crashed, Failed, Interrupted, TimedOut
-from rota.model.values import SECOND, instant
+from rota.model.values import SECOND, WorkerProcess, instant
 from tests.stores.desk import ANNA, inside
 from tests.stores.makers import torn_runs
 
@@ -282,6 +282,18 @@ def test_a_worker_is_registered_beats_stops_and_ends(desk):
     store.beat(worker, job_types=["z"])
     store.end_worker(worker, now=desk.now + 9)
     assert store.workers(live=False) == [ended]
+
+
+def test_a_worker_shows_its_process_and_its_memory_as_of_its_last_beat(desk):
+    store, worker = desk.store, desk.worker
+    store.register(worker, host="h", kind="worker", job_types=[], now=desk.now, process=WorkerProcess(4711, "1.2.3", 50_000_000))
+    (seen,) = store.workers()
+    assert (seen.pid, seen.version, seen.memory) == (4711, "1.2.3", 50_000_000)
+    store.beat(worker, job_types=[], memory=6_000_000_000)
+    store.beat(worker, job_types=[])
+    assert store.workers()[0].memory == 6_000_000_000
+    store.register(desk.id(), host="h", kind="client", job_types=[], now=desk.now)
+    assert [(each.pid, each.version, each.memory) for each in store.workers() if each.kind == "client"] == [(None, None, None)]
 
 
 def test_a_beat_says_whether_the_worker_is_still_in_the_record(desk):

@@ -279,7 +279,8 @@ def before_schedules(path):
     raw.execute("CREATE TABLE endpoints (organization_id, root_id, state, dropped_at)")
     raw.execute("CREATE INDEX endpoints_open ON endpoints (organization_id, root_id) WHERE state = 'ENABLED' AND dropped_at IS NULL")
     # The snapshot asks for the slots of workers, which there were none of either.
-    raw.execute("ALTER TABLE workers ADD COLUMN slots INTEGER")
+    raw.execute("ALTER TABLE workers ADD COLUMN slots INTEGER; ALTER TABLE workers ADD COLUMN pid INTEGER")
+    raw.execute("ALTER TABLE workers ADD COLUMN rota_version TEXT; ALTER TABLE workers ADD COLUMN memory INTEGER")
     # Edges are written with their place, which they did not have.
     raw.execute("ALTER TABLE job_edges ADD COLUMN place INTEGER")
     # Jobs wait in lanes, and workers say what they serve: there was one line for each type.
@@ -302,7 +303,8 @@ def before_schedules(path):
     desk.add("skips", depends_on=(parent,), on_parent_failure="skip")
     before = desk.snapshot(), edges(path)
     raw.execute("DROP TABLE endpoints; DROP TABLE stats_minutely")
-    raw.execute("ALTER TABLE workers DROP COLUMN slots")
+    for column in ("slots", "pid", "rota_version", "memory"):
+        raw.execute(f"ALTER TABLE workers DROP COLUMN {column}")
     raw.execute("ALTER TABLE job_edges DROP COLUMN place")
     raw.execute("DROP TABLE lanes; DROP TABLE param_digests; ALTER TABLE jobs DROP COLUMN lane; ALTER TABLE jobs DROP COLUMN tags")
     raw.execute("ALTER TABLE workers DROP COLUMN queues; ALTER TABLE workers DROP COLUMN digests")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 from datetime import timedelta
@@ -10,7 +11,7 @@ from urllib.parse import quote
 
 import pytest
 
-from rota import Backoff, PermanentError, Rota
+from rota import Backoff, PermanentError, Rota, __version__
 from rota.admission import Admission
 from rota.model.states import Status
 from tests.support.pace import patient
@@ -722,6 +723,9 @@ def test_workers_show_their_last_beat_and_what_they_run(live: Rota):
         go.set()
     assert re.search(r'data-name="slots used">1 of 3', row)
     assert f'href="/jobs/{job.id}"' in row
+    assert f"pid {os.getpid()}<" in row
+    assert f"Rota {__version__}<" in row
+    assert re.search(r">\d+ MiB<", row)
     assert re.search(r'data-name="last beat" class="nowrap">(just now|[^<]+ ago)<', row)
 
 

@@ -446,6 +446,7 @@ _NAMES = {
         " interval jitter job_number lane last last_at last_due_at latest lease limit look made most max_crashes max_priority max_queued"
         " max_retries max_running moved newest next_at now number passed position priority progress queued_at recorded_at requested_at"
         " resolved_at rowid rules run_at sent sequence_number since slots span spare starts_at step times until version want with_result"
+        " memory pid"
     ),
     FLAG: "depends dropped ended failed fresh not_ran told",
     REAL: "timeout",

@@ -1,4 +1,4 @@
--- Schema 17, generated from the migrations by `make schema`. Do not edit it: add a migration.
+-- Schema 18, generated from the migrations by `make schema`. Do not edit it: add a migration.
 
 -- The first schema: all tables of the model. Instants are microseconds since 1970 UTC, ids are UUIDv7.
 -- A job stands in two tables: what it is (job_facts, written once), and how it fares: job_live while it has not ended, job_ends
@@ -187,7 +187,10 @@ CREATE TABLE workers (
     ended_at    bigint,
     slots integer CHECK (slots > 0),
     queues text CHECK (queues IS NULL OR queues::json IS NOT NULL),
-    digests text NOT NULL DEFAULT '{}' CHECK (digests::json IS NOT NULL)
+    digests text NOT NULL DEFAULT '{}' CHECK (digests::json IS NOT NULL),
+    pid bigint,
+    rota_version text,
+    memory bigint
 ) WITH (fillfactor = 50);
 
 CREATE INDEX workers_live ON workers (worker_id) WHERE ended_at IS NULL;
@@ -980,4 +983,4 @@ CREATE TABLE template_versions (
     PRIMARY KEY (template_id, version)
 );
 
-INSERT INTO meta (key, value) VALUES ('schema', 17);
+INSERT INTO meta (key, value) VALUES ('schema', 18);

@@ -1,4 +1,4 @@
--- Schema 18, generated from the migrations by `make schema`. Do not edit it: add a migration.
+-- Schema 19, generated from the migrations by `make schema`. Do not edit it: add a migration.
 
 CREATE TABLE meta (
     key   TEXT PRIMARY KEY,
@@ -119,7 +119,7 @@ CREATE TABLE workers (
     started_at  INTEGER NOT NULL,
     stopping_at INTEGER,
     ended_at    INTEGER
-, slots INTEGER CHECK (slots > 0), queues TEXT CHECK (json_valid(queues)), digests TEXT NOT NULL DEFAULT '{}' CHECK (json_valid(digests))) STRICT;
+, slots INTEGER CHECK (slots > 0), queues TEXT CHECK (json_valid(queues)), digests TEXT NOT NULL DEFAULT '{}' CHECK (json_valid(digests)), pid INTEGER, rota_version TEXT, memory INTEGER) STRICT;
 
 CREATE INDEX workers_live ON workers (worker_id) WHERE ended_at IS NULL;
 
@@ -728,6 +728,6 @@ INSERT INTO meta (key, value) VALUES ('number_floor', 0);
 INSERT INTO meta (key, value) VALUES ('pulse_at', 0);
 INSERT INTO meta (key, value) VALUES ('recovered_at', 0);
 INSERT INTO meta (key, value) VALUES ('retention_clock', 0);
-INSERT INTO meta (key, value) VALUES ('schema', 18);
+INSERT INTO meta (key, value) VALUES ('schema', 19);
 INSERT INTO meta (key, value) VALUES ('tzdata', 0);
 INSERT INTO organizations (organization_id, display_name, state, created_at, signs) VALUES ('default', 'Default', 'ACTIVE', 0, 0);

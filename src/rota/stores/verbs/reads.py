@@ -336,6 +336,9 @@ def workers(db: Db, *, live: bool = True) -> list[WorkerInfo]:
             slots=row[9],
             queues=None if row[10] is None else _types.decode(row[10]),
             digests=_digests.decode(row[11]),
+            pid=row[12],
+            version=row[13],
+            memory=row[14],
         )
         for row in db.rows("workers" if live else "all_workers")
     ]

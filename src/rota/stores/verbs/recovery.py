@@ -11,7 +11,7 @@ import msgspec
 from rota.errors import DuplicateId
 from rota.model.decide import CRASH_ERROR, Transition
 from rota.model.states import ErrorType, RunStatus, Status
-from rota.model.values import Claimed, Instant, NewRow
+from rota.model.values import Claimed, Instant, NewRow, WorkerProcess
 from rota.ports.store import Held
 from rota.ports.turns import Ending, Reservation, Turned
 from rota.stores.verbs.db import Db, is_moved
@@ -135,6 +135,7 @@ def register(
     slots: int | None = None,
     queues: Collection[str] | None = None,
     digests: Mapping[str, str] | None = None,
+    process: WorkerProcess | None = None,
 ) -> None:
     """Record a worker."""
     db.change(
@@ -147,13 +148,16 @@ def register(
         queues=None if queues is None else _encode(sorted(queues)).decode(),
         digests=_encode(digests or {}).decode(),
         slots=slots,
+        pid=None if process is None else process.pid,
+        rota_version=None if process is None else process.version,
+        memory=None if process is None else process.memory,
     )
 
 
-def beat(db: Db, worker_id: str, *, job_types: Sequence[str], digests: Mapping[str, str] | None = None) -> bool:
+def beat(db: Db, worker_id: str, *, job_types: Sequence[str], digests: Mapping[str, str] | None = None, memory: int | None = None) -> bool:
     """Advance a worker's beat."""
     values = {"job_types": _encode(list(job_types)).decode(), "digests": None if digests is None else _encode(digests).decode()}
-    return bool(db.change("beat", worker_id=worker_id, **values))
+    return bool(db.change("beat", worker_id=worker_id, memory=memory, **values))
 
 
 def stopping(db: Db, worker_id: str, *, now: Instant) -> None:

@@ -101,7 +101,8 @@ RELATIONS: dict[str, Relation] = {
         _both_ways("due_at"),
     ),
     "workers": Relation(
-        _columns("beat slots started_at stopping_at ended_at", ids="worker_id", text="host kind job_types queues"), Belongs.STORE
+        _columns("beat slots started_at stopping_at ended_at pid memory", ids="worker_id", text="host kind job_types queues rota_version"),
+        Belongs.STORE,
     ),
     "users": Relation(
         _columns("created_at updated_at", text="name organization_id role permissions state created_by"), Belongs.ORGANIZATION

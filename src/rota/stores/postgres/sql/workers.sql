@@ -2,12 +2,12 @@
 -- Why joins are `= ANY (ARRAY[...])`, and some conditions expressions: see edges.sql.
 
 -- name: register
-INSERT INTO workers (worker_id, host, kind, job_types, queues, digests, started_at, slots)
-VALUES (:worker_id, :host, :kind, :job_types, :queues, :digests, :now, :slots)
+INSERT INTO workers (worker_id, host, kind, job_types, queues, digests, started_at, slots, pid, rota_version, memory)
+VALUES (:worker_id, :host, :kind, :job_types, :queues, :digests, :now, :slots, :pid, :rota_version, :memory)
 ON CONFLICT (worker_id) DO NOTHING;
 
 -- name: beat
-UPDATE workers SET beat = beat + 1, job_types = :job_types, digests = coalesce(:digests, digests) WHERE worker_id = :worker_id AND ended_at IS NULL;
+UPDATE workers SET beat = beat + 1, job_types = :job_types, digests = coalesce(:digests, digests), memory = coalesce(:memory, memory) WHERE worker_id = :worker_id AND ended_at IS NULL;
 
 -- name: stopping
 UPDATE workers SET stopping_at = :now WHERE worker_id = :worker_id AND stopping_at IS NULL AND ended_at IS NULL;
@@ -21,7 +21,7 @@ UPDATE workers SET ended_at = :now WHERE worker_id = :worker_id AND ended_at IS 
 
 -- name: worker_columns
 hex(w.worker_id), w.host, w.kind, w.beat, w.job_types, w.started_at, w.stopping_at, w.ended_at,
-(SELECT count(*) FROM job_live AS l WHERE l.worker_id = w.worker_id AND l.status = 'RUNNING'), w.slots, w.queues, w.digests
+(SELECT count(*) FROM job_live AS l WHERE l.worker_id = w.worker_id AND l.status = 'RUNNING'), w.slots, w.queues, w.digests, w.pid, w.rota_version, w.memory
 
 -- name: workers
 -- Those that were given up and still hold something are here too: whoever gave them up may be gone itself.

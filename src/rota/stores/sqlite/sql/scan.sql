@@ -72,7 +72,7 @@ SELECT o.schedule_id, s.name, s.organization_id, s.created_by AS owner, o.due_at
   FROM occurrences AS o CROSS JOIN schedules AS s ON s.schedule_id = o.schedule_id
 
 -- name: scan_workers
-SELECT worker_id, host, kind, beat, job_types, queues, slots, started_at, stopping_at, ended_at FROM workers
+SELECT worker_id, host, kind, beat, job_types, queues, slots, started_at, stopping_at, ended_at, pid, rota_version, memory FROM workers
 
 -- name: scan_users
 SELECT name, organization_id, role, permissions, state, created_by, created_at, updated_at FROM users

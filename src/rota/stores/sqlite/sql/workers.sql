@@ -1,12 +1,12 @@
 -- Workers, recovery, direct reservations.
 
 -- name: register
-INSERT INTO workers (worker_id, host, kind, job_types, queues, digests, started_at, slots)
-VALUES (unhex(:worker_id), :host, :kind, :job_types, :queues, :digests, :now, :slots)
+INSERT INTO workers (worker_id, host, kind, job_types, queues, digests, started_at, slots, pid, rota_version, memory)
+VALUES (unhex(:worker_id), :host, :kind, :job_types, :queues, :digests, :now, :slots, :pid, :rota_version, :memory)
 ON CONFLICT (worker_id) DO NOTHING;
 
 -- name: beat
-UPDATE workers SET beat = beat + 1, job_types = :job_types, digests = coalesce(:digests, digests) WHERE worker_id = unhex(:worker_id) AND ended_at IS NULL;
+UPDATE workers SET beat = beat + 1, job_types = :job_types, digests = coalesce(:digests, digests), memory = coalesce(:memory, memory) WHERE worker_id = unhex(:worker_id) AND ended_at IS NULL;
 
 -- name: stopping
 UPDATE workers SET stopping_at = :now WHERE worker_id = unhex(:worker_id) AND stopping_at IS NULL AND ended_at IS NULL;
@@ -20,7 +20,7 @@ UPDATE workers SET ended_at = :now WHERE worker_id = unhex(:worker_id) AND ended
 
 -- name: worker_columns
 lower(hex(worker_id)), host, kind, beat, job_types, started_at, stopping_at, ended_at,
-(SELECT count(*) FROM jobs WHERE jobs.worker_id = workers.worker_id AND status = 'RUNNING'), slots, queues, digests
+(SELECT count(*) FROM jobs WHERE jobs.worker_id = workers.worker_id AND status = 'RUNNING'), slots, queues, digests, pid, rota_version, memory
 
 -- name: workers
 -- Those that were given up and still hold something are here too: whoever gave them up may be gone itself.
