@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import subprocess
@@ -151,18 +152,25 @@ def test_a_worker_in_another_pid_namespace_is_judged_by_its_lock_although_its_pi
 
 
 @ON_A_FILE
-def test_no_pid_is_kept_anywhere_so_a_reused_one_means_nothing(stage, rota, gate):
-    worker = stage.worker(1)
-    hold(stage, rota, gate)
+def test_the_pid_that_people_are_shown_means_nothing_to_recovery(stage, rota, gate):
+    one, two = stage.worker(1), stage.worker(1)
+    jobs = hold(stage, rota, gate, 2)
+    assert {worker.pid for worker in rota.workers.list() if worker.kind == "worker"} == {one.pid, two.pid}
+    # As after a restart of the machine: the first one's pid is nobody's, the second one's is that of a program that runs.
+    with closing(apsw.Connection(str(stage.database))) as db:
+        db.set_busy_timeout(10_000)
+        for program, pid in ((one, 2**31 - 2), (two, os.getpid())):
+            db.execute("UPDATE workers SET pid = ? WHERE worker_id = unhex(?)", (pid, program.worker_id))
+    sweeps(rota)
+    untouched(rota, jobs)
+
+    victim = next(job for job in jobs if worker_of(rota, job) == two.worker_id)
+    two.kill()
+    eventually(lambda: len(rota.jobs.attempts(victim.id)) == 2, what="recovery of the one whose pid is in use")
     gate.touch()
-    stage.drained()
-    with invariants.reading(stage.database) as db:
-        columns = {row[1] for row in db.execute("PRAGMA table_info(workers)")}
-        [row] = db.execute("SELECT * FROM workers")
-    assert not any("pid" in name for name in columns)
-    assert worker.pid not in row
-    [lock] = stage.locks.iterdir()
-    assert str(worker.pid) not in lock.read_text()
+    assert set(stage.drained().values()) == {"COMPLETED"}
+    for lock in stage.locks.iterdir():
+        assert str(one.pid) not in lock.read_text()
 
 
 def test_a_handler_process_that_outlives_its_worker_for_a_moment_keeps_it_alive(stage, rota, gate):

@@ -392,14 +392,15 @@ def organizations(raw: Raw, actor: Actor) -> list[dict[str, Any]]:
 
 
 def workers(raw: Raw, actor: Actor) -> list[dict[str, Any]]:
-    text = "SELECT worker_id, host, kind, beat, slots, job_types, queues, started_at, stopping_at, ended_at FROM workers"
+    columns = "worker_id, host, kind, beat, slots, job_types, queues, started_at, stopping_at, ended_at, pid, memory, rota_version"
     return [
         {
             "worker_id": dashed(row["worker_id"]),
-            **same(row, "host kind beat slots job_types queues"),
+            **same(row, "host kind beat slots job_types queues pid memory"),
+            "version": row["rota_version"],
             **times(row, started_at="started_at", stopping_at="stopping_at", ended_at="ended_at"),
         }
-        for row in raw.rows(text)
+        for row in raw.rows(f"SELECT {columns} FROM workers")
     ]
 
 
