@@ -224,6 +224,34 @@ def test_a_process_that_is_stopped_inside_a_transaction_keeps_nobody_out_for_lon
         os.waitpid(pid, 0)
 
 
+def test_a_worker_that_is_stopped_inside_its_beat_can_be_given_up(hosts, rota):
+    """The lock on its own row goes with its transaction: else what it holds would wait until somebody kills it."""
+    store = rota._session.open().store
+    worker, now = rota._session.ids.take(1, rota._session.clock.now())[0], rota._session.clock.now()
+    store.register(worker, host="h", kind="worker", job_types=[], now=now)
+    pid = os.fork()
+    if not pid:
+        from rota.stores.postgres import PostgresStore
+        from rota.stores.verbs import recovery
+        from rota.stores.verbs.store import Hold
+
+        def beat(db):
+            recovery.beat(db, worker, job_types=[])
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+        PostgresStore(hosts.url, Settings(**SMALL))._write(beat, hold=Hold.NOTHING)
+        os._exit(0)
+    try:
+        eventually(lambda: psutil.Process(pid).status() == psutil.STATUS_STOPPED, what="the stop")
+        began = time.monotonic()
+        store.end_worker(worker, now=now)
+        assert 0.1 < time.monotonic() - began < TTL_S
+        assert worker not in beats(rota)
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
 def test_a_beat_waits_neither_for_the_stores_door_nor_for_a_connection_that_others_wait_with(hosts, server):
     settings = Settings(**(SMALL | {"pool_size": 2, "busy_timeout": 20}))
     with closing(Rota(hosts.url, settings=settings)) as rota:

@@ -393,7 +393,7 @@ def _beginning(where: Address, hold: Hold, *, silence_s: float) -> str:
     claims = "SELECT pg_advisory_xact_lock({}, {})".format(*where.key(CLAIMS))
     guests = "SELECT pg_advisory_xact_lock({}, {})".format(*where.key(GUESTS))
     return {
-        Hold.NOTHING: "BEGIN",
+        Hold.NOTHING: begin,
         Hold.DOOR: f"{begin}; {shared}",
         Hold.LIGHT: f"{begin}; {shared}; {beside}",
         Hold.CLAIM: f"{begin}; {shared}; {beside}; {claims}",
