@@ -195,3 +195,14 @@ def test_ranges_and_types_of_charts_stand_in_the_address(rota: Rota):
         assert "type=seldom" in one.partition('aria-label="Range of the charts"')[2].partition("</nav>")[0]
         assert "1 completed and 0 failed in 15 minutes" in root.get("/templates/one?name=often&range=15m").text
         assert root.get("/?range=1y").status_code == 422
+
+
+def test_a_chain_is_drawn_once_an_attempt_has_started(rota: Rota):
+    rota.job(name="act")(lambda: None)
+    waiting, ended = rota.enqueue("act", run_at=timedelta(hours=2)), rota.enqueue("act")
+    rota.turn()
+    rota.users.create("root", role="system_manager")
+    with browsing(rota) as browser:
+        root = browser("root")
+        assert "Timeline of the chain" not in root.get(f"/jobs/{waiting.id}").text
+        assert "Timeline of the chain" in root.get(f"/jobs/{ended.id}").text

@@ -259,7 +259,10 @@ def _seen(visit: Visit, job_id: str, operation: Right) -> Job:
 
 
 def _picture(chain: list[Job], zone: tzinfo) -> Any:
+    """Draw the attempts of a chain; None if none has started or ended yet."""
     shown = chain[-ATTEMPTS_MAX:]
+    if all(each.started_at is None and each.finished_at is None for each in shown):
+        return None
     return charts.chain(
         [
             charts.Attempt(
