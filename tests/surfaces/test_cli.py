@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
@@ -335,6 +336,9 @@ def test_workers_are_listed(cli):
         assert (worker["running"], worker["claimed_ahead"], worker["slots"]) == (0, 0, 1)
         assert worker["id"] in cli.ok("workers")
         assert "0 of 1" in cli.ok("workers")
+        assert f"pid {os.getpid()}, " in cli.ok("workers")
+        assert worker["memory"] > 2**20
+        assert " MiB" in cli.ok("workers")
 
 
 def test_what_a_worker_has_claimed_ahead_is_not_said_to_run(cli):

@@ -13,6 +13,7 @@ import typer
 
 from rota.model.figures import Stats, TypeStats
 from rota.model.findings import Finding, State
+from rota.model.settings import MIB
 from rota.model.states import RunStatus, Status
 from rota.model.values import Purged, Run, WorkerInfo
 from rota.surfaces.cli.exits import FAILED
@@ -242,10 +243,19 @@ def fail_on_bad(report: Imported) -> None:
 # ---- tables ---------------------------------------------------------------------------------------------------------
 
 
+def _process(worker: WorkerInfo) -> str:
+    """Say which process a worker is, the memory that it uses, and its version."""
+    if worker.pid is None:
+        return ""
+    memory = "" if worker.memory is None else f", {worker.memory / MIB:,.0f} MiB"
+    return f"pid {worker.pid}{memory}, Rota {worker.version}"
+
+
 WORKERS = listing(
     "No worker is running: start one with `rota up` or `rota worker`.",
-    "worker=id kind host~ running> started=started_at state types=job_types~",
+    "worker=id kind host~ process~ running> started=started_at state types=job_types~",
     running=_load,
+    process=_process,
     state=lambda worker: "stopping" if worker.stopping_at else "up",
 )
 AUDIT = listing(
