@@ -159,11 +159,16 @@ def heading(parsed: Parsed) -> str:
 
 def failure(error: Refusal | RotaError, parsed: Parsed, *, number: int, total: int, atomic: bool = False) -> SqlStatementError | SqlError:
     """Return the error of a statement that could not be carried out; it says which statement, and what became of those before it."""
-    if isinstance(error, SqlError):
-        return error
-    message, executed = str(error), 0 if atomic else number - 1
+    executed, extent = 0 if atomic else number - 1, ""
     if atomic or total > 1:
-        message += f" (statement {number} of {total}; {'nothing was changed' if atomic else f'{executed} executed'})"
+        extent = f" (statement {number} of {total}; {'nothing was changed' if atomic else f'{executed} executed'})"
+    if isinstance(error, SqlError):
+        # Of a query, whose places are in its own text.
+        place = parsed.source.location(parsed.start + error.position - 1)
+        error.line, error.column, error.position = place.line, place.column, place.position
+        error.message, error.statement, error.executed = error.message + extent, number, executed
+        return error
+    message = f"{error}{extent}"
     if isinstance(error, Refusal):
         place, code, sqlstate = parsed.location(error.part), error.code, error.sqlstate
     else:

@@ -102,9 +102,10 @@ def drop_job(run: Execution, statement: DropJob) -> Result:
     """Drop a job: what waits is cancelled, what runs is asked to stop, and its history goes unless it is kept."""
     try:
         job = run.job(statement.name)
-    except Refusal:
+    except Refusal as refusal:
         if not statement.if_exists:
-            raise
+            message = f"{refusal} (with IF EXISTS this is not an error)"
+            raise Refusal(refusal.part, message, code=refusal.code, sqlstate=refusal.sqlstate) from None
         run.notice(f"there is no job {statement.name}: nothing was dropped")
         return Result("DROP JOB", notices=run.notices)
     who, ask = run.ask.within(None), run.ask

@@ -45,6 +45,7 @@ from rota.sql.syntax import (
     Show,
     SteerJob,
 )
+from rota.sql.tokens import without_comments
 
 ACTIVE_TRANSACTION = "25001"
 
@@ -66,7 +67,8 @@ def _not_yet(run: Execution, statement: Any) -> Result:
 def _select(run: Execution, statement: Select) -> Result:
     from rota.sql.query import select  # noqa: PLC0415 - few scripts query
 
-    return select(run.ask, statement.text, () if run.values is None else run.values)
+    # Comments that hold others are none to SQLite.
+    return select(run.ask, without_comments(statement.text), () if run.values is None else run.values)
 
 
 DOINGS: dict[type, Doing] = {
