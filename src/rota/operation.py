@@ -181,6 +181,11 @@ def session_of(view: View) -> Session:
     return view._seat.session  # noqa: SLF001 - of this module's own class
 
 
+def seen_from(view: View, session: Session) -> View:
+    """Return the same actor and expected state before another session: that of a transaction."""
+    return View(Seat(session), view._actor, view._expected)  # noqa: SLF001 - of this module's own class
+
+
 class Field(msgspec.Struct, frozen=True, eq=False):
     """One parameter of an operation."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -73,10 +74,14 @@ def deciding(session: Session, work: Callable[[Edit], T]) -> T:
             result = work(Edit(session, store, now, session.registry.version, decider))
         except (DefinitionsChanged, _Overtaken):
             continue
-        for schedule, rows in decider.decided:
-            trigger.tell(schedule, rows)
-        session.poke()
+        session.follow_up(partial(_report, trigger, decider))
         return result
+
+
+def _report(trigger: Trigger, decider: Decider, session: Session) -> None:
+    for schedule, rows in decider.decided:
+        trigger.tell(schedule, rows)
+    session.poke()
 
 
 def edited(session: Session, schedule_id: str, change: Change, who: Actor) -> Schedule:
@@ -188,7 +193,7 @@ def added(session: Session, new: Schedule, who: Actor) -> Schedule:
     store = session.open().store
     session.registry.sync(store, session.clock.now())
     schedule = store.add_schedule(new, actor=who, now=session.clock.now())
-    session.poke()
+    session.follow_up(lambda session: session.poke())
     return schedule
 
 

@@ -7,8 +7,11 @@ import os
 import re
 import threading
 from collections.abc import Callable
+from copy import copy
 from random import Random
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from msgspec.structs import replace
 
 from rota.compose import Opened, is_postgres, make_tracing, open_store
 from rota.engine.call_pool import CallPool
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
     from rota.engine.watcher import Watcher
     from rota.engine.worker import Worker
     from rota.ports.liveness import Lease
+    from rota.ports.store import Store
 
 
 log = logging.getLogger("rota.settings")
@@ -94,6 +98,8 @@ class Session:
         self.lease: Lease | None = None
         self.feed: Feed | None = None
         self.watcher: Watcher | None = None
+        self.effects: list[Callable[[Session], object]] | None = None
+        """What is to be done after the commit; None where each call has its own."""
 
     @part
     def registry(self) -> Registry:
@@ -245,6 +251,27 @@ class Session:
         """Wake the workers of this process."""
         for driver in self.drivers:
             driver.worker.poke()
+
+    def follow_up(self, effect: Callable[[Session], object]) -> None:
+        """Do what follows from a write: at once, or as soon as the transaction that it is part of is committed."""
+        if self.effects is None:
+            effect(self)
+        else:
+            self.effects.append(effect)
+
+    def inside(self, store: Store) -> Session:
+        """Return a session for calls that are all part of one transaction, on the store that is given to its work.
+
+        What it reads of definitions is its own: should the transaction be undone, nobody has heard of it.
+        """
+        other = copy(self)
+        other.opened = replace(self.open(), store=store)
+        other.lock, other.making = threading.RLock(), threading.RLock()
+        other.registry = self.registry.copy()
+        # The store's clock would be asked on another connection, and workers find nothing before the commit.
+        other.follows, other.drivers, other.effects = None, [], []
+        vars(other).pop("submitter", None)
+        return other
 
     # ---- who asks ---------------------------------------------------------------------------------------------
 

@@ -16,9 +16,10 @@ PROGRAM = Path(__file__).parents[1] / "faults/programs/sql_creator.py"
 WRITES_MAX = 30
 
 
-def killed_at(where: str, write: int, statement: str) -> bool:
+def killed_at(where: str, write: int, statement: str, *, atomic: bool = False) -> bool:
     """Carry out a statement in a process that dies at one of its writes; say whether it died."""
-    done = subprocess.run([sys.executable, str(PROGRAM), where, str(write), statement], capture_output=True, text=True, check=False)
+    arguments = [where, str(write), statement, *(["--atomic"] if atomic else [])]
+    done = subprocess.run([sys.executable, str(PROGRAM), *arguments], capture_output=True, text=True, check=False)
     assert done.returncode in {0, 9}, done.stderr
     return done.returncode == 9
 

@@ -355,3 +355,18 @@ def test_every_table_has_a_row_number_or_a_key_of_its_columns():
 def test_no_table_has_the_value_of_a_secret():
     names = {f"{table.name}.{column.name}" for table in TABLES.values() for column in table.columns}
     assert not [name for name in names if "secret_value" in name or "token" in name or "hash" in name]
+
+
+def test_a_query_may_have_comments_inside_comments(world):
+    text = "SELECT /* a /* b */ , nothing */ count(*) -- from, ' nowhere\n FROM sys.jobs /* the end */"
+    (result,) = world.rota.sql(text)
+    assert result.rows == world.rota.sql("SELECT count(*) FROM sys.jobs")[0].rows
+
+
+def test_the_place_of_an_error_in_a_query_is_that_in_the_script(world):
+    with pytest.raises(SqlError) as caught:
+        world.rota.sql("SHOW JOBS;\n  SELECT job_name,\n 'é', nocolumn FROM sys.jobs; SHOW JOBS")
+    error = caught.value
+    assert (error.line, error.column, error.statement, error.executed) == (3, 7, 2, 1)
+    assert error.message.endswith("(statement 2 of 3; 1 executed)")
+    assert error.position == 37

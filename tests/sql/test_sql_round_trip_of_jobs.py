@@ -1,4 +1,4 @@
-"""SHOW CREATE JOB prints what creates the same job; the good inputs of the specification are carried out."""
+"""SHOW CREATE JOB prints what creates the same job; what can be written and not be done yet says so."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from rota import Rota
 from rota.sql.parser import parse
 from tests.sql.test_sql_jobs import facts
 from tests.sql.test_sql_run import refused
@@ -67,67 +66,3 @@ def test_what_can_be_written_and_not_be_done_yet_says_so(rota, text, reason):
     error = refused(rota, text)
     assert error.sqlstate == "0A000", reason
     assert "canary" not in error.report()
-
-
-GOOD = [
-    "CREATE JOB daily_sweep SCHEDULE = CRON '0 2 * * *' DESCRIPTION = 'Daily sweep/GC maintenance' ENABLED AS 'SWEEP DATABASE'",
-    (
-        "CREATE JOB nightly CLASS = LOCAL_SAFE PARTITION BY ALL_SHARDS SCHEDULE = CRON '0 2 * * *' DEPENDS ON a, b MAX_RETRIES = 3"
-        " RETRY_BACKOFF = 60 SECONDS TIMEOUT = 1 HOUR ON COMPLETION PRESERVE DESCRIPTION = 'description' ENABLED"
-        " AS 'DELETE FROM t WHERE x = ''y'''"
-    ),
-    (
-        "CREATE JOB n1 PARTITION BY SINGLE_SHARD '00000000-0000-0000-0000-000000000001' SCHEDULE = AT '2036-01-15 10:00:00'"
-        " ON COMPLETION DROP DISABLED CALL procedure_name()"
-    ),
-    (
-        "CREATE JOB n2 PARTITION BY SHARD_SET ('a', 'b') SCHEDULE = EVERY 15 MINUTES STARTS '2036-01-01T00:00:00Z'"
-        " ENDS '2037-01-01T00:00:00Z' EXEC '/usr/bin/true'"
-    ),
-    "CREATE JOB n3 CLASS = QUORUM_REQUIRED PARTITION BY DYNAMIC 'SELECT 1' SCHEDULE = EVERY 90 AS 'SELECT 1'",
-    "CREATE JOB n4 PARTITION BY DYNAMIC (hash(customer_id)) SCHEDULE = EVERY 120s AS 'SELECT 1'",
-    "CREATE OR ALTER JOB j CLASS = LEADER_ONLY SCHEDULE = CRON '0 2 * * *' AS 'SELECT 1'",
-    "RECREATE JOB j SCHEDULE = CRON '*/15 * * * *' DISABLED AS CALL schema.proc(a => 1, b => 'x', c => NULL)",
-    "ALTER JOB j SET SCHEDULE = CRON '0 */2 * * *'",
-    "ALTER JOB j SET SCHEDULE = AT '2036-01-15T10:00:00Z'",
-    "ALTER JOB j SET SCHEDULE = EVERY 2 HOURS STARTS '2036-01-01T00:00:00Z'",
-    "ALTER JOB j SET CALL report() SET STATE = PAUSED",
-    "ALTER JOB j SET STATE = ENABLED SET MAX_RETRIES = 5 SET RETRY_BACKOFF = 120s SET TIMEOUT = 30 M",
-    "ALTER JOB j SET SCHEDULE = AT '2036-01-15T10:00:00Z' SET DESCRIPTION = '...' SET ON COMPLETION DROP",
-    "ALTER JOB j SET DEPENDS ON a, b",
-    "ALTER JOB j SET DEPENDS ON NONE",
-    "ALTER JOB j SET CLASS = LOCAL_SAFE SET PARTITION BY SINGLE_SHARD 'shard'",
-    "ALTER JOB j SET AS 'UPDATE t SET a = 1'",
-    "ALTER JOB j SET EXEC '/opt/x --y'",
-    "ALTER JOB j SET CALL report()",
-    "ALTER JOB j STATE = DISABLED MAX_RETRIES = 2",
-    "EXECUTE JOB j",
-    "SHOW JOBS; SHOW JOBS LIKE 'daily%'; SHOW JOB daily_sweep; SHOW JOB RUNS FOR daily_sweep; SHOW JOB RUNS daily_sweep LIMIT 10",
-    "SHOW JOB RUNS FOR 'daily_sweep'",
-    "SHOW CREATE JOB daily_sweep; SHOW OCCURRENCES FOR daily_sweep LIMIT 20; SHOW DEPENDENCIES FOR j",
-    "SHOW SETTINGS LIKE 'scheduler.%'; SHOW AUDIT FOR JOB j LIMIT 5; SHOW SCHEDULER; SHOW METRICS",
-    "EXPLAIN JOB j",
-    "PLAN ALTER JOB j SET SCHEDULE = AT '2036-03-03'; PLAN CREATE JOB k SCHEDULE = EVERY 1 DAY AS 'SELECT 1'; PLAN DROP JOB j",
-    "FORECAST; FORECAST FOR 24 HOURS; FORECAST JOB j FOR 7 DAYS; FORECAST FROM '2036-03-28T00:00:00Z' TO '2036-03-31T00:00:00Z'",
-    "CREATE JOB hourly_report SCHEDULE = '0 * * * *' AS 'CALL generate_hourly_sales_report()'",
-    (
-        "CREATE JOB n5 SCHEDULE = CRON '30 2 * * *' TIMEZONE = 'Europe/Berlin' CATCH_UP = LAST OVERLAP = SKIP JITTER = 10 MIN"
-        " PRIORITY = high CALENDAR = holidays PARAMS = '{\"a\":1}' AS $$ INSERT INTO t VALUES ('it''s') $$"
-    ),
-    "CREATE JOB \"weird name; -- x\" SCHEDULE EVERY 1 H AS 'SELECT '';''' -- comment",
-    "create job enabled schedule = every 1 d as 'select 1' /* done */ ;",
-    "PAUSE JOB a; RESUME JOB a; RUN JOB a; CANCEL JOB a; ENABLE JOB a; DISABLE JOB a",
-    "EXECUTE JOB j WITH PARAMS '{\"day\":1}' WAIT 0 S",
-    "CREATE JOB etl_transform DEPENDS ON a SCHEDULE = '0 2 * * *' AS 'CALL transform_extracted_data()'",
-    "CREATE JOB rebuild_shard CLASS = LOCAL_SAFE PARTITION BY SHARD 'shard_001' SCHEDULE = '0 4 * * 0' AS 'REINDEX DATABASE'",
-    "DROP JOB hourly_report; DROP JOB daily_sweep KEEP HISTORY",
-]
-"""The good inputs of the specification but for those of NOT_YET, one after the other, with names of their own."""
-
-
-def test_the_good_inputs_of_the_specification_are_carried_out_one_after_the_other(rota: Rota):
-    rota.calendars.update("holidays", ["2036-12-25"])
-    rota.sql("CREATE JOB a SCHEDULE = EVERY 1 HOUR CALL report(); CREATE JOB b SCHEDULE = EVERY 1 HOUR CALL report()")
-    for text in GOOD:
-        assert rota.sql(text)
-    assert facts(rota, "j")["body"] == "report()"

@@ -125,3 +125,25 @@ def test_an_edit_that_is_begun_again_reports_each_due_time_once(rota, clock):
     clock.advance(minutes=5)
     rota.schedules.update("s", every="10m")
     assert [each.fate for each in news] == ["REFUSED"]
+
+
+def test_an_atomic_script_that_is_begun_again_has_the_effect_of_one(rota, clock):
+    rota.sql(
+        "CREATE JOB a SCHEDULE = EVERY 5 MINUTES CALL work(); EXECUTE JOB a",
+    )
+    rota.templates.disable("work")
+    news = []
+    rota.on.not_run(news.append)
+    clock.advance(minutes=5)
+    script = """
+        CREATE JOB b SCHEDULE = EVERY 1 HOUR DISABLED CALL work();
+        DISABLE JOB a; ALTER JOB a SET DESCRIPTION = 'x'; RECREATE JOB b SCHEDULE = EVERY 2 HOURS DISABLED CALL work();
+        DROP JOB a KEEP HISTORY
+    """
+    results = rota.sql(script, atomic=True)
+    assert [each.tag for each in results] == ["CREATE JOB", "DISABLE JOB", "ALTER JOB", "RECREATE JOB", "DROP JOB"]
+    assert [each.notices for each in results] == [()] * 5
+    assert [each.schedule for each in news] == ["a"]
+    assert [job.status for job in rota.jobs.list()] == ["CANCELLED"]
+    actions = [each.action for each in reversed(rota.audit.list(subject="sql_job"))]
+    assert actions == [f"JOB_{word}" for word in ["CREATED", "CREATED", "MODIFIED", "MODIFIED", "DELETED", "CREATED", "DELETED"]]

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
@@ -48,6 +48,8 @@ from rota.ports.places import Place
 from rota.ports.scan import Scans
 from rota.ports.schedules import Schedules
 from rota.ports.turns import Counting, Ending, Peek, Reservation, Turn, Turned, Usage
+
+T = TypeVar("T")
 
 Check: TypeAlias = Callable[[list[Job]], None]
 """A look at a chain, first to last, which raises if it is not what the caller has seen. Pure: it may be called again."""
@@ -182,6 +184,14 @@ class Store(Definitions, Schedules, Access, Overseeing, Watching, Hooks, Scans, 
         What `transaction` yielded will do, what this returned, and whatever else the store can take part in. An asynchronous
         one is joined on its event loop and used on a thread. Raise TransactionMisuse for what is none of these. The handle has
         `savepoint()`, and `stop()` for those who can't wait any more: a statement that may take long is broken off, if one is.
+        """
+
+    def together(self, work: Callable[[Store], T]) -> T:
+        """Do several verbs in one transaction, which nobody else writes beside, and return what the work returns.
+
+        The work is given a store whose verbs see what those before them have written. All of it is undone if the work raises. It may be
+        called more than once: it changes nothing outside of the store that it is given. That one is open for the call alone, and has
+        neither snapshots nor transactions of its own.
         """
 
     # ---- the queue ----------------------------------------------------------------------------------------

@@ -11,14 +11,16 @@ SqlError
     ├── SqlScheduleError     a cron expression, moment, interval or time zone that can't be
     ├── SqlOptionError       a value outside its range
     ├── SqlParamsError       PARAMS that are not a JSON object
-    ├── SqlQueryError        a query that can't be answered: an unknown table, column or function, a value of the wrong kind
+    ├── SqlQueryError        a query that can't be answered: an unknown function, a value of the wrong kind
+    ├── SqlTableError        a query over a table that is not there
+    ├── SqlColumnError       a query for a column that its tables do not have
     ├── SqlDeniedError       a table that the actor may not read
     └── SqlLimitError        a query that takes too long or is too large
 """
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 from rota.errors import START, InvalidInput, InvalidName, InvalidOption, InvalidParams, InvalidSchedule, SqlError
 
@@ -27,7 +29,6 @@ class SqlStatementError(SqlError):
     """A statement that was read could not be carried out. Its cause, an error of Rota's, is kept as `__cause__`."""
 
     code = "sql_failed"
-    members: ClassVar[tuple[str, ...]] = (*SqlError.members, "statement", "executed")
 
     def __init__(
         self, message: str, place: Any = START, *, code: str = "sql_failed", sqlstate: str = "", statement: int = 1, executed: int = 0
@@ -35,9 +36,7 @@ class SqlStatementError(SqlError):
         super().__init__(message, place, sqlstate=sqlstate)
         self.code = code  # type: ignore[misc] # of its cause
         self.statement = statement
-        """Which statement of the script it was, counted from 1."""
         self.executed = executed
-        """How many statements before it were executed, and stay so."""
 
 
 class SqlSyntaxError(SqlError):
@@ -102,9 +101,23 @@ class SqlParamsError(SqlError):
 
 
 class SqlQueryError(SqlError):
-    """A query that can't be answered: an unknown table, column or function, or a value of the wrong kind."""
+    """A query that can't be answered: an unknown function, or a value of the wrong kind."""
 
     code = "sql_query"
+
+
+class SqlTableError(SqlError):
+    """A query over a table that is not there."""
+
+    code = "unknown_table"
+    usual_sqlstate = "42P01"
+
+
+class SqlColumnError(SqlError):
+    """A query for a column that its tables do not have."""
+
+    code = "unknown_column"
+    usual_sqlstate = "42703"
 
 
 class SqlDeniedError(SqlError):

@@ -40,6 +40,7 @@ from rota.sql.errors import SqlStatementError
 from rota.sql.parser import Parsed
 from rota.sql.result import Notice
 from rota.sql.syntax import Argument, JobName, Parameter
+from rota.sql.tokens import tokens_of
 
 Values: TypeAlias = Sequence[Any] | Mapping[str, Any] | None
 """The values of parameters: a sequence for `?`, names for `:name`."""
@@ -150,19 +151,30 @@ class Execution:
         raise Refusal("body", message, code="invalid_option", sqlstate="42P02")
 
 
-def failure(error: Refusal | RotaError, parsed: Parsed, *, number: int, total: int) -> SqlStatementError | SqlError:
-    """Return the error of a statement that could not be carried out; it says which statement, and that those before it were."""
+def heading(parsed: Parsed) -> str:
+    """Return the words by which a statement is called."""
+    words = [token.text.upper() for token in tokens_of(parsed.source.text[parsed.start : parsed.end])[:2]]
+    return words[0] if words[0] in {"GRANT", "REVOKE", "SELECT", "WITH", "FORECAST"} else " ".join(words)
+
+
+def failure(error: Refusal | RotaError, parsed: Parsed, *, number: int, total: int, atomic: bool = False) -> SqlStatementError | SqlError:
+    """Return the error of a statement that could not be carried out; it says which statement, and what became of those before it."""
+    executed, extent = 0 if atomic else number - 1, ""
+    if atomic or total > 1:
+        extent = f" (statement {number} of {total}; {'nothing was changed' if atomic else f'{executed} executed'})"
     if isinstance(error, SqlError):
+        # Of a query, whose places are in its own text.
+        place = parsed.source.location(parsed.start + error.position - 1)
+        error.line, error.column, error.position = place.line, place.column, place.position
+        error.message, error.statement, error.executed = error.message + extent, number, executed
         return error
-    message = str(error)
-    if total > 1:
-        message += f" (statement {number} of {total}; {number - 1} executed)"
+    message = f"{error}{extent}"
     if isinstance(error, Refusal):
         place, code, sqlstate = parsed.location(error.part), error.code, error.sqlstate
     else:
         part = "depends_on.0" if isinstance(error, DependencyCycle) else "name"
         place, code, sqlstate = parsed.location(part), error.code, state_of(error)
-    return SqlStatementError(message, place, code=code, sqlstate=sqlstate, statement=number, executed=number - 1)
+    return SqlStatementError(message, place, code=code, sqlstate=sqlstate, statement=number, executed=executed)
 
 
 def state_of(error: RotaError) -> str:

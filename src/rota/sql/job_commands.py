@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import msgspec
@@ -10,12 +11,13 @@ from msgspec import UNSET
 from rota.declarations import declare_scheduled
 from rota.engine.due import no_runner
 from rota.engine.retention import remove_logs
-from rota.errors import AlreadyEnded, JobCancelled, JobFailed, JobSkipped, NotFound, ScheduleExists, WaitTimeout
+from rota.errors import AlreadyEnded, JobCancelled, JobFailed, JobSkipped, NotFound, ScheduleExists, StoreError, WaitTimeout
 from rota.model.gate import Actor, Right
 from rota.model.schedules import JobKind, ScheduleState, next_due
 from rota.model.values import Job, undashed
 from rota.resources.schedules import fired
 from rota.schedule_edits import added, deciding
+from rota.session import Session
 from rota.sql.execution import Execution, Refusal, not_yet
 from rota.sql.job_definition import alteration, new_job
 from rota.sql.job_statements import lacking
@@ -35,6 +37,7 @@ from rota.sql.syntax import (
 )
 from rota.waits import wait
 
+log = logging.getLogger("rota.sql")
 CANCELLED = "cancelled with SQL"
 
 # ---- definitions ------------------------------------------------------------------------------------------------------
@@ -99,9 +102,10 @@ def drop_job(run: Execution, statement: DropJob) -> Result:
     """Drop a job: what waits is cancelled, what runs is asked to stop, and its history goes unless it is kept."""
     try:
         job = run.job(statement.name)
-    except Refusal:
+    except Refusal as refusal:
         if not statement.if_exists:
-            raise
+            message = f"{refusal} (with IF EXISTS this is not an error)"
+            raise Refusal(refusal.part, message, code=refusal.code, sqlstate=refusal.sqlstate) from None
         run.notice(f"there is no job {statement.name}: nothing was dropped")
         return Result("DROP JOB", notices=run.notices)
     who, ask = run.ask.within(None), run.ask
@@ -111,12 +115,20 @@ def drop_job(run: Execution, statement: DropJob) -> Result:
             job.id, edit.decide, actor=who, now=edit.now, definitions=edit.definitions, keep_history=statement.keep_history
         ),
     )
-    log_dir = ask.opened.log_dir
-    # A batch to a transaction; what still runs is removed by a worker once it has ended.
-    while not statement.keep_history and (batch := ask.store.purge_dropped(limit=ask.settings.retention_batch)).jobs:
-        if log_dir is not None:
-            remove_logs(log_dir, batch.run_ids)
+    if not statement.keep_history:
+        ask.session.follow_up(_remove_history)
     return Result("DROP JOB", notices=run.notices)
+
+
+def _remove_history(session: Session) -> None:
+    """Remove the history of dropped jobs, a batch to a transaction; what still runs is removed by a worker once it has ended."""
+    opened = session.open()
+    try:
+        while (batch := opened.store.purge_dropped(limit=session.settings.retention_batch)).jobs:
+            remove_logs(opened.log_dir, batch.run_ids)
+    except StoreError as error:
+        # The job is dropped: an error would say that it is not.
+        log.warning("the history of dropped jobs is not removed yet, a worker will do that: %s", error)
 
 
 def steer_job(run: Execution, statement: SteerJob) -> Result:

@@ -15,7 +15,7 @@ from rota.errors import SqlError
 from rota.model.settings import Settings
 from rota.sql.catalog import TABLES, Table
 from rota.sql.errors import SqlForbiddenError, SqlLimitError, SqlReadOnlyError, SqlSyntaxError
-from rota.sql.query_errors import not_in_sys, query_error
+from rota.sql.query_errors import forbidden_function, not_in_sys, query_error
 from rota.sql.result import Notice, Result
 from rota.sql.virtual import Elsewhere, Module, Rows
 
@@ -155,7 +155,7 @@ class PrivateDatabase:
 
     def _refused(self, action: int, first: str | None, second: str | None) -> SqlError:
         if action == apsw.SQLITE_FUNCTION:
-            return SqlForbiddenError(f"{second} is not among the functions that can be used here", sqlstate="42501")
+            return forbidden_function(str(second), self.text)
         if action == apsw.SQLITE_READ:
             return not_in_sys(str(first), self.tables, self.text)
         if action in WRITES:

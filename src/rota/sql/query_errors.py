@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from difflib import get_close_matches
 
 import apsw
 
 from rota.errors import START, SqlError, SqlPlace
 from rota.sql.catalog import Table
-from rota.sql.errors import SqlLimitError, SqlQueryError, SqlReadOnlyError, SqlSyntaxError
+from rota.sql.errors import (
+    SqlColumnError,
+    SqlForbiddenError,
+    SqlLimitError,
+    SqlQueryError,
+    SqlReadOnlyError,
+    SqlSyntaxError,
+    SqlTableError,
+)
 from rota.sql.source import Location, SourceText
+from rota.sql.tokens import SqlToken, TokenKind, tokens_of
+
+COLUMNS_SHOWN = 6
+"""Columns of a table that the refusal of an unknown one lists."""
 
 NO_TABLE = re.compile(r"no such table: (?:(\w+)\.)?(.+)")
 NO_COLUMN = re.compile(r"no such column: (?:(.+)\.)?([^.]+)")
@@ -30,13 +42,40 @@ PATTERNS = (
 def not_in_sys(name: str, tables: Collection[str], text: str = "") -> SqlError:
     """Return the error of a table that is not in sys."""
     reason = f"only tables of sys can be read here{_meant(name, tables, 'sys.')}"
-    return SqlQueryError(reason, _place_of(name, text), sqlstate="42P01", found=name)
+    return SqlTableError(reason, _place_of_table(name, text), found=name)
 
 
-def _place_of(name: str, text: str) -> Location | SqlPlace:
-    """Return where a table is named, which SQLite does not say."""
-    found = re.search(rf"(?:\b\w+\s*\.\s*)?\b{re.escape(name)}\b", text, re.IGNORECASE)
-    return START if found is None else SourceText(text).location(found.start())
+def forbidden_function(name: str, text: str) -> SqlError:
+    """Return the error of a function that a query may not call."""
+    reason = f"{name} is not among the functions that can be used here"
+    return SqlForbiddenError(reason, _place_of_function(name, text), sqlstate="42501", found=name)
+
+
+def _place_of_table(name: str, text: str) -> Location | SqlPlace:
+    """Return where a table is named, with its schema, which SQLite does not say."""
+    tokens = tokens_of(text)
+    places = [_first_of_path(tokens, place) for place in _named(name, tokens)]
+    sources = [place for place in places if place and tokens[place - 1].word in {"FROM", "JOIN", ","}]
+    return _location(tokens, sources or places, text)
+
+
+def _first_of_path(tokens: Sequence[SqlToken], place: int) -> int:
+    """Return where a name begins that may have a schema before it."""
+    return place - 2 if place > 1 and tokens[place - 1].word == "." else place
+
+
+def _place_of_function(name: str, text: str) -> Location | SqlPlace:
+    tokens = tokens_of(text)
+    return _location(tokens, [place for place in _named(name, tokens) if tokens[place + 1].word == "("], text)
+
+
+def _named(name: str, tokens: Sequence[SqlToken]) -> list[int]:
+    kinds = {TokenKind.WORD: lambda token: token.text, TokenKind.QUOTED: lambda token: token.value}
+    return [place for place, token in enumerate(tokens) if token.kind in kinds and kinds[token.kind](token).lower() == name.lower()]
+
+
+def _location(tokens: Sequence[SqlToken], places: Sequence[int], text: str) -> Location | SqlPlace:
+    return SourceText(text).location(tokens[places[0]].start) if places else START
 
 
 def query_error(error: Exception, text: str, tables: Mapping[str, Table]) -> SqlError:
@@ -58,12 +97,18 @@ def _of_names(reason: str, place: Location | SqlPlace, text: str, tables: Mappin
         return not_in_sys(table[2], tables, text)
     if table is not None:
         missing = f"there is no table sys.{table[2]}{_meant(table[2], tables, 'sys.')}"
-        return SqlQueryError(missing, _place_of(table[2], text), sqlstate="42P01", found=table[2])
+        return SqlTableError(missing, _place_of_table(table[2], text), found=table[2])
     column = NO_COLUMN.match(reason)
-    if column is None:
-        return None
-    names = {name.name for each in tables.values() for name in each.columns}
-    return SqlQueryError(f"there is no column {column[2]} in the tables of this query{_meant(column[2], names)}", place, sqlstate="42703")
+    return (
+        None if column is None else _no_column(column[2], place, [each for name, each in tables.items() if _named(name, tokens_of(text))])
+    )
+
+
+def _no_column(name: str, place: Location | SqlPlace, tables: Sequence[Table]) -> SqlError:
+    columns = dict.fromkeys(column.name for table in tables for column in table.columns)
+    meant = _meant(name, columns) or (f"; it has {', '.join([*columns][:COLUMNS_SHOWN])}, …" if len(tables) == 1 else "")
+    whose = f"sys.{tables[0].name} has" if len(tables) == 1 else "the tables of this query have"
+    return SqlColumnError(f"{whose} no column {name}{meant}", place, found=name)
 
 
 def _of_patterns(reason: str, place: Location | SqlPlace) -> SqlError:

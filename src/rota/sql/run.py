@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from rota.errors import InvalidOption, RotaError
+from rota.declarations import declare_scheduled
+from rota.errors import InvalidOption, RotaError, SqlError
 from rota.model.gate import Right
-from rota.operation import Ask, View, ask_for
+from rota.operation import Ask, View, ask_for, seen_from, session_of
+from rota.ports.store import Store
+from rota.session import Session
 from rota.sql import job_commands, job_listings
-from rota.sql.execution import Execution, Refusal, Values, failure, not_yet
+from rota.sql.execution import Execution, Refusal, Values, failure, heading, not_yet
 from rota.sql.parser import Parsed, parse_script
 from rota.sql.result import Result
 from rota.sql.syntax import (
@@ -42,6 +45,9 @@ from rota.sql.syntax import (
     Show,
     SteerJob,
 )
+from rota.sql.tokens import without_comments
+
+ACTIVE_TRANSACTION = "25001"
 
 
 class Doing(NamedTuple):
@@ -49,26 +55,27 @@ class Doing(NamedTuple):
 
     right: Right
     do: Callable[[Execution, Any], Result]
+    atomic: bool = False
+    """Whether it can be part of an atomic script: it reads and changes definitions alone, by the verbs of its `Ask`."""
 
 
 def _not_yet(run: Execution, statement: Any) -> Result:
     del statement
-    words = run.parsed.source.text[run.parsed.start : run.parsed.end].upper().split()
-    heading = words[0] if words[0] in {"GRANT", "REVOKE"} else " ".join(words[:2])
-    raise not_yet("", f"{heading} is not available yet")
+    raise not_yet("", f"{heading(run.parsed)} is not available yet")
 
 
 def _select(run: Execution, statement: Select) -> Result:
     from rota.sql.query import select  # noqa: PLC0415 - few scripts query
 
-    return select(run.ask, statement.text, () if run.values is None else run.values)
+    # Comments that hold others are none to SQLite.
+    return select(run.ask, without_comments(statement.text), () if run.values is None else run.values)
 
 
 DOINGS: dict[type, Doing] = {
-    CreateJob: Doing(Right.CREATE_JOBS, job_commands.create_job),
-    AlterJob: Doing(Right.ALTER_JOBS, job_commands.alter_job),
-    DropJob: Doing(Right.DROP_JOBS, job_commands.drop_job),
-    SteerJob: Doing(Right.ALTER_JOBS, job_commands.steer_job),
+    CreateJob: Doing(Right.CREATE_JOBS, job_commands.create_job, atomic=True),
+    AlterJob: Doing(Right.ALTER_JOBS, job_commands.alter_job, atomic=True),
+    DropJob: Doing(Right.DROP_JOBS, job_commands.drop_job, atomic=True),
+    SteerJob: Doing(Right.ALTER_JOBS, job_commands.steer_job, atomic=True),
     ExecuteJob: Doing(Right.EXECUTE_JOBS, job_commands.execute_job),
     CancelRun: Doing(Right.CANCEL, job_commands.cancel_run),
     CancelJob: Doing(Right.CANCEL, job_commands.cancel_job),
@@ -80,7 +87,7 @@ DOINGS: dict[type, Doing] = {
     Select: Doing(Right.READ, _select),
     SetJobSecret: Doing(Right.ALTER_JOBS, _not_yet),
     DropJobSecret: Doing(Right.ALTER_JOBS, _not_yet),
-    **dict.fromkeys((GrantRights, RevokeRights, CreateRole, DropRole), Doing(Right.MANAGE_ORGANIZATIONS, _not_yet)),
+    **dict.fromkeys((GrantRights, RevokeRights, CreateRole, DropRole), Doing(Right.MANAGE_ORGANIZATIONS, _not_yet, atomic=True)),
     **dict.fromkeys((CreateSecret, AlterSecret, DropSecret), Doing(Right.MANAGE_ORGANIZATIONS, _not_yet)),
     **dict.fromkeys((CreateConnection, AlterConnection, DropConnection), Doing(Right.MANAGE_ORGANIZATIONS, _not_yet)),
     AlterSystem: Doing(Right.OPERATE, _not_yet),
@@ -88,17 +95,58 @@ DOINGS: dict[type, Doing] = {
 """Every kind of statement: there is none without a right."""
 
 
-def run(view: View, text: str, params: Values = None) -> list[Result]:
+def run(view: View, text: str, params: Values = None, *, atomic: bool = False) -> list[Result]:
     """Carry out the statements of a script and return a result for each; see `Rota.sql`."""
     statements = parse_script(text)
     values = list(_shared_out(statements, params))
+    return _together(view, statements, values) if atomic else _each(view, statements, values)
+
+
+def _together(view: View, statements: Sequence[Parsed], values: Sequence[Values]) -> list[Result]:
+    """Carry out all statements in one transaction, then what follows from them."""
+    _refuse_apart(statements)
+    session = session_of(view)
+    declare_scheduled(session)
+
+    def work(store: Store) -> tuple[list[Result], Sequence[Callable[[Session], object]]]:
+        inside = session.inside(store)
+        return _each(seen_from(view, inside), statements, values, atomic=True), inside.effects or ()
+
+    try:
+        results, effects = session.open().store.together(work)
+    except SqlError:
+        raise
+    except RotaError as error:
+        # Of the transaction, not of a statement: a lock that was not to be had, or an answer that was lost.
+        raise failure(error, statements[0], number=1, total=1) from error
+    for effect in effects:
+        effect(session)
+    return results
+
+
+def _refuse_apart(statements: Sequence[Parsed]) -> None:
+    """Refuse a statement that does more than change definitions: it could not be undone, or would see what may never be."""
+    for number, parsed in enumerate(statements, 1):
+        if not DOINGS[type(parsed.statement)].atomic:
+            message = f"{heading(parsed)} can't be part of an atomic script, which changes definitions alone: run it in a script of its own"
+            raise failure(
+                Refusal("", message, code="sql_invalid", sqlstate=ACTIVE_TRANSACTION),
+                parsed,
+                number=number,
+                total=len(statements),
+                atomic=True,
+            )
+
+
+def _each(view: View, statements: Sequence[Parsed], values: Sequence[Values], *, atomic: bool = False) -> list[Result]:
+    """Carry out statements one by one, up to the first that fails."""
     results: list[Result] = []
     for number, (parsed, own) in enumerate(zip(statements, values, strict=True), 1):
         try:
             results.append(_one(view, parsed, own))
         except (Refusal, RotaError) as error:
             cause = error.__cause__ if isinstance(error, Refusal) else error
-            raise failure(error, parsed, number=number, total=len(statements)) from cause
+            raise failure(error, parsed, number=number, total=len(statements), atomic=atomic) from cause
     return results
 
 

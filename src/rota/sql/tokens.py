@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from enum import Enum, auto
 
 import msgspec
@@ -74,6 +75,7 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
+_COMMENTED = re.compile(r"[^\r\n]")
 _COMMENT = re.compile(r"/\*|\*/")
 PLAIN_NAME = re.compile(r"[^\W\d][\w$]*")
 """A name that may be written without quotes, unless it is a word of the language."""
@@ -103,6 +105,21 @@ def tokens_of(text: str) -> list[SqlToken]:
     end = tokens[-1].end if tokens else 0
     tokens.append(SqlToken(TokenKind.END, "", end, end))
     return tokens
+
+
+def in_one_line(tokens: Sequence[SqlToken]) -> str:
+    """Return the text of tokens, with one space where there is any space or comment between them."""
+    before = [tokens[0].start, *(token.end for token in tokens)]
+    return "".join(f" {token.text}" if token.start > end else token.text for token, end in zip(tokens, before, strict=False))
+
+
+def without_comments(text: str) -> str:
+    """Return a text with spaces in place of its comments, so that every token stays where it is."""
+    pieces, end = [], 0
+    for token in tokens_of(text):
+        pieces += [_COMMENTED.sub(" ", text[end : token.start]), text[token.start : token.end]]
+        end = token.end
+    return "".join(pieces)
 
 
 def _token(text: str, matched: re.Match[str]) -> SqlToken:

@@ -19,7 +19,7 @@ from rota.sql.cursor import TokenCursor
 from rota.sql.errors import SqlInvalidError, SqlOptionError, SqlScheduleError
 from rota.sql.grammar import FOLLOWERS, RESERVED, UNEQUAL_UNITS, UNIT_WORDS, any_of
 from rota.sql.syntax import Argument, JobName, Parameter
-from rota.sql.tokens import SqlToken, TokenKind
+from rota.sql.tokens import SqlToken, TokenKind, in_one_line
 
 Value = TypeVar("Value")
 SECRET_NAME_MAX = 128
@@ -236,10 +236,10 @@ class DurationRule(NamedTuple):
 
 def duration(cursor: TokenCursor, rule: DurationRule) -> int:
     """Read a duration in whole seconds: 90, 15 MINUTES, 1 HOUR 30 MINUTES, 90s, '1h30m', INTERVAL '1 hour'."""
-    start = cursor.token
+    start, first = cursor.token, cursor.index
 
     def refuse(reason: str) -> SqlError:
-        written = cursor.source.text[start.start : cursor.tokens[cursor.index - 1].end]
+        written = in_one_line(cursor.tokens[first : cursor.index])
         shortened = f"{written[:SPAN_SHOWN_CHARS]}…" if len(written) > SPAN_SHOWN_CHARS else written
         return cursor.fault(f"{rule.heading} {shortened}: {reason}", token=start, kind=rule.refusal, expected=())
 

@@ -1,4 +1,4 @@
-"""Create a job with SQL and die at one of the writes, as a process that is killed there: python sql_creator.py STORE WRITE STATEMENT."""
+"""Carry out a script and die at one of its writes, as a process that is killed: python sql_creator.py STORE WRITE SCRIPT [--atomic]."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from rota import Rota
 
 
-def main(where: str, last: int, statement: str) -> None:
+def main(where: str, last: int, script: str, *, atomic: bool) -> None:
     rota = Rota(where)
 
     @rota.job
@@ -31,8 +31,8 @@ def main(where: str, last: int, statement: str) -> None:
         return change(self, name, **values)
 
     Db.change = dying  # type: ignore[method-assign]
-    rota.sql(statement)
+    rota.sql(script, atomic=atomic)
     os._exit(0)
 
 
-main(sys.argv[1], int(sys.argv[2]), sys.argv[3])
+main(sys.argv[1], int(sys.argv[2]), sys.argv[3], atomic="--atomic" in sys.argv)

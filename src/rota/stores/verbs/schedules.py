@@ -254,6 +254,8 @@ def drop(db: Db, schedule_id: str, actor: Actor, now: Instant, *, close: Callabl
         raise ChangedMeanwhile(f"schedule {before.name!r}", has=before.version, given=version)
     needing = depending_on(db, before)
     if needing:
+        if before.own is not None:
+            raise StillNeeded(f"job {before.name} can't be dropped: it is needed by {', '.join(needing[:5])}")
         raise StillNeeded(f"schedule {before.name!r} can't be deleted: it is needed by {', '.join(map(repr, needing[:5]))}")
     close()
     take_away(db, before, actor, now)
@@ -328,7 +330,8 @@ def _check_surroundings(db: Db, new: Schedule, *, called: str) -> None:
     waits = [(name, parent) for name, text in others if name != called for parent in msgspec.json.decode(text)]
     path = find_circle(waits + [(called, parent) for parent in new.depends_on], called)
     if path is not None:
-        raise DependencyCycle(f"schedules can't depend on each other in a circle: {' → '.join(path)}", tuple(path))
+        what = "schedules" if new.own is None else "jobs"
+        raise DependencyCycle(f"{what} can't depend on each other in a circle: {' → '.join(path)}", tuple(path))
 
 
 def _template(db: Db, before: Schedule | None, after: Schedule) -> str:

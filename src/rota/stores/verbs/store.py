@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from enum import Enum
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
-from rota.errors import NotFound
+from rota.errors import NotFound, TransactionMisuse
 from rota.model.definitions import Template
 from rota.model.findings import Finding
 from rota.model.gate import Actor
@@ -18,7 +18,7 @@ from rota.model.lanes import Takes
 from rota.model.values import Enqueued, Instant, Job, NewRow, PurgeCursor, Purged, dashed
 from rota.ports.places import Place
 from rota.ports.schedules import Decide, Fired
-from rota.ports.store import NewGroup
+from rota.ports.store import NewGroup, Store
 from rota.ports.turns import Turn, Turned
 from rota.stores.verbs import (
     accounts,
@@ -101,6 +101,7 @@ def read(work: Callable[Concatenate[Db, P], T], *, long: bool = False, snapshot:
 class VerbStore(ABC):
     """Implements `rota.ports.store.Store`, but for how a dialect opens, writes, reads and hears of others."""
 
+    url: str
     beside = False
     _shares = False
     """Several may write at once where `Hold` lets them."""
@@ -125,6 +126,10 @@ class VerbStore(ABC):
     @abstractmethod
     def _of(self, transaction: Any) -> AbstractContextManager[Db]:
         """Lend the connection of the caller's own transaction."""
+
+    def together(self, work: Callable[[Store], T]) -> T:
+        """Do several verbs in one transaction."""
+        return self._write(lambda db: work(cast("Store", Joined(db, self.url))))
 
     # ---- the queue --------------------------------------------------------------------------------------------
 
@@ -449,3 +454,29 @@ class VerbStore(ABC):
     report_overdue = write(reports.report_overdue)
     write_pulse = write(webhooks.write_pulse)
     forget_reports = write(webhooks.forget_reports, hold=Hold.NOTHING, patient=True)
+
+
+class Joined(VerbStore):
+    """The verbs of a store inside one of its transactions, which is another's to end: see `VerbStore.together`."""
+
+    def __init__(self, db: Db, url: str) -> None:
+        """Take the connection that the transaction is on."""
+        self._db = db
+        self.url = url
+
+    def transacting(self) -> bool:
+        """Say that a transaction is open here."""
+        return True
+
+    def _write(self, work: Callable[[Db], T], *, hold: Hold = Hold.ALL, patient: bool = False, long: bool = False) -> T:
+        # The transaction holds everything, for as long as it lasts.
+        del hold, patient, long
+        return work(self._db)
+
+    def _reading(self, *, long: bool = False) -> AbstractContextManager[Db]:
+        del long
+        return nullcontext(self._db)
+
+    def _of(self, transaction: Any) -> AbstractContextManager[Db]:
+        del transaction
+        raise TransactionMisuse("a transaction is open in this thread already: use it, or close it first")
