@@ -388,15 +388,15 @@ class Rota(View):
             progress=progress,
         )
 
-    def sql(self, text: str, params: Sequence[Any] | Mapping[str, Any] | None = None) -> list[Result]:
+    def sql(self, text: str, params: Sequence[Any] | Mapping[str, Any] | None = None, *, atomic: bool = False) -> list[Result]:
         """Carry out SQL statements, with semicolons between them, and return a result for each.
 
         All are read before the first is carried out. The first that fails raises SqlError, which has its SQLSTATE and its place; those
-        before it stay carried out. `params` are the values of `?` (a sequence) or of `:name` (a mapping).
+        before it stay carried out. `params` are the values of `?` (a sequence) or of `:name` (a mapping). `atomic` is not available yet.
         """
         from rota.sql.run import run  # noqa: PLC0415 - few programs need it
 
-        return run(self, text, params)
+        return run(self, text, params, atomic=atomic)
 
     # ---- looking ----------------------------------------------------------------------------------------------
 

@@ -196,12 +196,15 @@ class SqlError(InvalidInput):
 
     `sqlstate` is its code in SQL; `line` is where it is, `column` is the place in that line, and `position` is that in the whole text,
     each counted from 1. `expected` names what could have been there, `found` is what was there, and `suggestion` is the word that was
-    probably meant.
+    probably meant. `statement` is the number of the statement that failed, counted from 1, None if the script could not be read, and
+    `executed` is the number of statements before it that were executed, and stay so.
     """
 
     code = "sql_error"
     usual_sqlstate: ClassVar[str] = "42601"
-    members: ClassVar[tuple[str, ...]] = ("sqlstate", "line", "column", "position", "expected", "found", "suggestion")
+    members: ClassVar[tuple[str, ...]] = (
+        "sqlstate", "line", "column", "position", "expected", "found", "suggestion", "statement", "executed",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -227,6 +230,8 @@ class SqlError(InvalidInput):
         """The word that was probably meant."""
         self.excerpt = excerpt
         """The line up to the error, strings left out, and a caret below it. Empty where a secret may be near."""
+        self.statement: int | None = None
+        self.executed = 0
 
     def __str__(self) -> str:
         """Return the message after its line and column."""

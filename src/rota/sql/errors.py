@@ -18,7 +18,7 @@ SqlError
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 from rota.errors import START, InvalidInput, InvalidName, InvalidOption, InvalidParams, InvalidSchedule, SqlError
 
@@ -27,7 +27,6 @@ class SqlStatementError(SqlError):
     """A statement that was read could not be carried out. Its cause, an error of Rota's, is kept as `__cause__`."""
 
     code = "sql_failed"
-    members: ClassVar[tuple[str, ...]] = (*SqlError.members, "statement", "executed")
 
     def __init__(
         self, message: str, place: Any = START, *, code: str = "sql_failed", sqlstate: str = "", statement: int = 1, executed: int = 0
@@ -35,9 +34,7 @@ class SqlStatementError(SqlError):
         super().__init__(message, place, sqlstate=sqlstate)
         self.code = code  # type: ignore[misc] # of its cause
         self.statement = statement
-        """Which statement of the script it was, counted from 1."""
         self.executed = executed
-        """How many statements before it were executed, and stay so."""
 
 
 class SqlSyntaxError(SqlError):

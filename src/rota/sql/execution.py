@@ -153,7 +153,7 @@ class Execution:
 def failure(error: Refusal | RotaError, parsed: Parsed, *, number: int, total: int) -> SqlStatementError | SqlError:
     """Return the error of a statement that could not be carried out; it says which statement, and that those before it were."""
     if isinstance(error, SqlError):
-        return error
+        return _in_script(error, parsed, number)
     message = str(error)
     if total > 1:
         message += f" (statement {number} of {total}; {number - 1} executed)"
@@ -163,6 +163,14 @@ def failure(error: Refusal | RotaError, parsed: Parsed, *, number: int, total: i
         part = "depends_on.0" if isinstance(error, DependencyCycle) else "name"
         place, code, sqlstate = parsed.location(part), error.code, state_of(error)
     return SqlStatementError(message, place, code=code, sqlstate=sqlstate, statement=number, executed=number - 1)
+
+
+def _in_script(error: SqlError, parsed: Parsed, number: int) -> SqlError:
+    """Return the error of a query, which counts from the query's own beginning, with its place in the script."""
+    place = parsed.source.location(parsed.start + error.position - 1)
+    error.line, error.column, error.position = place.line, place.column, place.position
+    error.statement, error.executed = number, number - 1
+    return error
 
 
 def state_of(error: RotaError) -> str:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from rota.errors import InvalidOption, RotaError
+from rota.errors import InvalidOption, RotaError, SqlError
 from rota.model.gate import Right
 from rota.operation import Ask, View, ask_for
 from rota.sql import job_commands, job_listings
+from rota.sql.errors import SqlLimitError, SqlStatementError
 from rota.sql.execution import Execution, Refusal, Values, failure, not_yet
+from rota.sql.interruption import CANCELLED, is_stopped
 from rota.sql.parser import Parsed, parse_script
 from rota.sql.result import Result
 from rota.sql.syntax import (
@@ -88,16 +90,33 @@ DOINGS: dict[type, Doing] = {
 """Every kind of statement: there is none without a right."""
 
 
-def run(view: View, text: str, params: Values = None) -> list[Result]:
+READING = frozenset({Show, ExplainJob, ExplainRun, PlanChange, ForecastJobs, Select})
+"""The kinds of statements that change nothing."""
+
+
+def refuse_changes(text: str) -> None:
+    """Refuse a script that has a statement which changes something."""
+    for number, parsed in enumerate(parse_script(text), 1):
+        if type(parsed.statement) not in READING:
+            words = " ".join(text[parsed.start : parsed.end].upper().split()[:2])
+            message = f"{words} changes something; only SELECT, SHOW, EXPLAIN, PLAN and FORECAST are allowed here"
+            raise SqlStatementError(message, parsed.location(), code="read_only", sqlstate="25006", statement=number)
+
+
+def run(view: View, text: str, params: Values = None, *, atomic: bool = False) -> list[Result]:
     """Carry out the statements of a script and return a result for each; see `Rota.sql`."""
+    if atomic:
+        raise InvalidOption("atomic=True is not available yet: leave it out, and each statement is a transaction of its own")
     statements = parse_script(text)
     values = list(_shared_out(statements, params))
     results: list[Result] = []
     for number, (parsed, own) in enumerate(zip(statements, values, strict=True), 1):
         try:
+            if is_stopped():
+                raise Refusal("", CANCELLED, code=SqlLimitError.code, sqlstate=SqlLimitError.usual_sqlstate)
             results.append(_one(view, parsed, own))
         except (Refusal, RotaError) as error:
-            cause = error.__cause__ if isinstance(error, Refusal) else error
+            cause = error.__cause__ if isinstance(error, Refusal | SqlError) else error
             raise failure(error, parsed, number=number, total=len(statements)) from cause
     return results
 
