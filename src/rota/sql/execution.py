@@ -152,11 +152,11 @@ class Execution:
 
 def failure(error: Refusal | RotaError, parsed: Parsed, *, number: int, total: int) -> SqlStatementError | SqlError:
     """Return the error of a statement that could not be carried out; it says which statement, and that those before it were."""
+    which = f" (statement {number} of {total}; {number - 1} executed)" if total > 1 else ""
     if isinstance(error, SqlError):
+        error.message += which
         return _in_script(error, parsed, number)
-    message = str(error)
-    if total > 1:
-        message += f" (statement {number} of {total}; {number - 1} executed)"
+    message = f"{error}{which}"
     if isinstance(error, Refusal):
         place, code, sqlstate = parsed.location(error.part), error.code, error.sqlstate
     else:

@@ -107,18 +107,22 @@ def run(view: View, text: str, params: Values = None, *, atomic: bool = False) -
     """Carry out the statements of a script and return a result for each; see `Rota.sql`."""
     if atomic:
         raise InvalidOption("atomic=True is not available yet: leave it out, and each statement is a transaction of its own")
+    return list(steps(view, text, params))
+
+
+def steps(view: View, text: str, params: Values = None) -> Iterator[Result]:
+    """Carry out the statements of a script, each when its result is asked for."""
     statements = parse_script(text)
     values = list(_shared_out(statements, params))
-    results: list[Result] = []
     for number, (parsed, own) in enumerate(zip(statements, values, strict=True), 1):
         try:
             if is_stopped():
                 raise Refusal("", CANCELLED, code=SqlLimitError.code, sqlstate=SqlLimitError.usual_sqlstate)
-            results.append(_one(view, parsed, own))
+            result = _one(view, parsed, own)
         except (Refusal, RotaError) as error:
             cause = error.__cause__ if isinstance(error, Refusal | SqlError) else error
             raise failure(error, parsed, number=number, total=len(statements)) from cause
-    return results
+        yield result
 
 
 def _one(view: View, parsed: Parsed, values: Values) -> Result:
