@@ -196,8 +196,8 @@ class SqlError(InvalidInput):
 
     `sqlstate` is its code in SQL; `line` is where it is, `column` is the place in that line, and `position` is that in the whole text,
     each counted from 1. `expected` names what could have been there, `found` is what was there, and `suggestion` is the word that was
-    probably meant. If a script was read and one of its statements failed, `statement` is its number, and `executed` says how many before it
-    were executed, and stay so.
+    probably meant. `statement` is the number of the statement that failed, counted from 1, None if the script could not be read, and
+    `executed` is the number of statements before it that were executed, and stay so.
     """
 
     code = "sql_error"

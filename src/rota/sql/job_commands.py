@@ -19,6 +19,7 @@ from rota.resources.schedules import fired
 from rota.schedule_edits import added, deciding
 from rota.session import Session
 from rota.sql.execution import Execution, Refusal, not_yet
+from rota.sql.interruption import current_stop, is_stopped
 from rota.sql.job_definition import alteration, new_job
 from rota.sql.job_statements import lacking
 from rota.sql.result import Result
@@ -39,6 +40,8 @@ from rota.waits import wait
 
 log = logging.getLogger("rota.sql")
 CANCELLED = "cancelled with SQL"
+STOP_S = 1
+"""How long a wait for a run takes at most to notice that it is to stop."""
 
 # ---- definitions ------------------------------------------------------------------------------------------------------
 
@@ -175,12 +178,32 @@ def _awaited(run: Execution, job: Job, timeout: int | None) -> Job:
     """Wait for the end of a run and return its last attempt; a notice says what went wrong."""
     ask = run.ask
     try:
-        wait(ask.session, ask.actor, job.id, timeout)
+        if not _waited(run, job, timeout):
+            run.notice("the run has not ended, and is not waited for any longer; it continues")
     except WaitTimeout:
         run.notice(f"the run had not ended after {timeout} s; it continues")
     except (JobFailed, JobCancelled, JobSkipped) as error:
         run.notice(str(error))
     return ask.store.chain(str(undashed(job.id)))[-1]
+
+
+def _waited(run: Execution, job: Job, timeout: int | None) -> bool:
+    """Wait for the end of a run; return False if the wait was stopped before it."""
+    ask, left = run.ask, timeout
+    if current_stop() is None:
+        wait(ask.session, ask.actor, job.id, timeout)
+        return True
+    while not is_stopped():
+        step = STOP_S if left is None else min(STOP_S, left)
+        left = None if left is None else left - step
+        try:
+            wait(ask.session, ask.actor, job.id, step)
+        except WaitTimeout:
+            if left == 0:
+                raise
+        else:
+            return True
+    return False
 
 
 def cancel_run(run: Execution, statement: CancelRun) -> Result:

@@ -15,6 +15,7 @@ from rota.errors import SqlError
 from rota.model.settings import Settings
 from rota.sql.catalog import TABLES, Table
 from rota.sql.errors import SqlForbiddenError, SqlLimitError, SqlReadOnlyError, SqlSyntaxError
+from rota.sql.interruption import CANCELLED, is_stopped
 from rota.sql.query_errors import forbidden_function, not_in_sys, query_error
 from rota.sql.result import Notice, Result
 from rota.sql.virtual import Elsewhere, Module, Rows
@@ -71,7 +72,7 @@ class PrivateDatabase:
             self._raw.config(option, 0)
         self._raw.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
         self._raw.authorizer = self._allow
-        self._raw.set_progress_handler(lambda: time.monotonic() > self._end, PROGRESS_STEPS)
+        self._raw.set_progress_handler(lambda: time.monotonic() > self._end or is_stopped(), PROGRESS_STEPS)
         self._raw.exec_trace = self._begin
 
     @property
@@ -111,7 +112,9 @@ class PrivateDatabase:
     def _reason(self, error: Exception, text: str, settings: Settings) -> SqlError:
         if self._refusal is not None:
             return self._refusal
-        return too_late(settings) if isinstance(error, apsw.InterruptError) else query_error(error, text, self.tables)
+        if isinstance(error, apsw.InterruptError):
+            return SqlLimitError(CANCELLED) if is_stopped() else too_late(settings)
+        return query_error(error, text, self.tables)
 
     def _result(self, cursor: apsw.Cursor, settings: Settings) -> Result:
         """Read rows up to the limits."""

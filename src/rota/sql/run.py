@@ -12,7 +12,9 @@ from rota.operation import Ask, View, ask_for, seen_from, session_of
 from rota.ports.store import Store
 from rota.session import Session
 from rota.sql import job_commands, job_listings
+from rota.sql.errors import SqlLimitError, SqlStatementError
 from rota.sql.execution import Execution, Refusal, Values, failure, heading, not_yet
+from rota.sql.interruption import CANCELLED, is_stopped
 from rota.sql.parser import Parsed, parse_script
 from rota.sql.result import Result
 from rota.sql.syntax import (
@@ -93,13 +95,30 @@ DOINGS: dict[type, Doing] = {
     AlterSystem: Doing(Right.OPERATE, _not_yet),
 }
 """Every kind of statement: there is none without a right."""
+READING = frozenset(kind for kind, doing in DOINGS.items() if doing.right is Right.READ)
+"""The kinds of statements that change nothing."""
+
+
+def refuse_changes(text: str) -> None:
+    """Refuse a script that has a statement which changes something."""
+    for number, parsed in enumerate(parse_script(text), 1):
+        if type(parsed.statement) not in READING:
+            message = f"{heading(parsed)} changes something; only SELECT, SHOW, EXPLAIN, PLAN and FORECAST are allowed here"
+            raise SqlStatementError(message, parsed.location(), code="read_only", sqlstate="25006", statement=number)
 
 
 def run(view: View, text: str, params: Values = None, *, atomic: bool = False) -> list[Result]:
     """Carry out the statements of a script and return a result for each; see `Rota.sql`."""
+    if not atomic:
+        return list(steps(view, text, params))
     statements = parse_script(text)
-    values = list(_shared_out(statements, params))
-    return _together(view, statements, values) if atomic else _each(view, statements, values)
+    return _together(view, statements, list(_shared_out(statements, params)))
+
+
+def steps(view: View, text: str, params: Values = None) -> Iterator[Result]:
+    """Carry out the statements of a script, each when its result is asked for."""
+    statements = parse_script(text)
+    yield from _each(view, statements, list(_shared_out(statements, params)))
 
 
 def _together(view: View, statements: Sequence[Parsed], values: Sequence[Values]) -> list[Result]:
@@ -110,7 +129,7 @@ def _together(view: View, statements: Sequence[Parsed], values: Sequence[Values]
 
     def work(store: Store) -> tuple[list[Result], Sequence[Callable[[Session], object]]]:
         inside = session.inside(store)
-        return _each(seen_from(view, inside), statements, values, atomic=True), inside.effects or ()
+        return list(_each(seen_from(view, inside), statements, values, atomic=True)), inside.effects or ()
 
     try:
         results, effects = session.open().store.together(work)
@@ -138,16 +157,17 @@ def _refuse_apart(statements: Sequence[Parsed]) -> None:
             )
 
 
-def _each(view: View, statements: Sequence[Parsed], values: Sequence[Values], *, atomic: bool = False) -> list[Result]:
+def _each(view: View, statements: Sequence[Parsed], values: Sequence[Values], *, atomic: bool = False) -> Iterator[Result]:
     """Carry out statements one by one, up to the first that fails."""
-    results: list[Result] = []
     for number, (parsed, own) in enumerate(zip(statements, values, strict=True), 1):
         try:
-            results.append(_one(view, parsed, own))
+            if is_stopped():
+                raise Refusal("", CANCELLED, code=SqlLimitError.code, sqlstate=SqlLimitError.usual_sqlstate)
+            result = _one(view, parsed, own)
         except (Refusal, RotaError) as error:
-            cause = error.__cause__ if isinstance(error, Refusal) else error
+            cause = error.__cause__ if isinstance(error, Refusal | SqlError) else error
             raise failure(error, parsed, number=number, total=len(statements), atomic=atomic) from cause
-    return results
+        yield result
 
 
 def _one(view: View, parsed: Parsed, values: Values) -> Result:

@@ -16,6 +16,7 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from rota.admission import Admission
+from rota.sql.catalog import TABLES as SYS_TABLES
 from rota.surfaces.http import make_app
 from rota.surfaces.http.access import COOKIE
 from tests.surfaces.shared_store import ORGANIZATIONS, TEMPLATES, Person, SharedStore, fill, person, schedule_names
@@ -195,6 +196,20 @@ def test_nothing_of_others_can_be_named_in_a_body(store, client, visitor):
     ):
         visitor.ask("POST", API + path, body, json=body)
     assert {table for table, rows in store.rows(MINE).items() if rows != before[table]} == set()
+
+
+def test_nothing_of_others_is_shown_by_any_table_or_statement_of_sql(store, client, visitor):
+    job = next(iter(store.rota.jobs.list(organization=THEIRS, status="QUEUED", limit=1)))
+    before = store.rows(MINE)
+    texts = [f"SELECT * FROM sys.{name}" for name in SYS_TABLES]
+    texts += ["SHOW JOBS", "SHOW JOB RUNS", "SHOW OCCURRENCES", "SHOW DEPENDENCIES", "FORECAST FOR 1 DAY", f"CANCEL JOB RUN {job.id}"]
+    for name in schedule_names(THEIRS):
+        verbs = ("SHOW JOB", "SHOW CREATE JOB", "EXPLAIN JOB", "EXECUTE JOB", "CANCEL JOB", "PAUSE JOB", "DROP JOB", "PLAN DROP JOB")
+        texts += [f'{verb} "{name}"' for verb in verbs]
+    for text in texts:
+        visitor.ask("POST", f"{API}/sql", text, json={"sql": text})
+    assert {table for table, rows in store.rows(MINE).items() if rows != before[table]} == set()
+    assert visitor.ask("POST", f"{API}/sql", "", json={"sql": "SELECT 1"}).status_code == 200
 
 
 def test_what_is_ones_own_is_shown(store, client, visitor):

@@ -68,6 +68,7 @@ BY_HAND = {
     "mcp": "serves a protocol on standard input and output",
     "enqueue": "waits for the outcome, which gives the exit code; `Rota.enqueue` is not an operation",
     "top": "a live view of `Rota.overview`",
+    "sql": "scripts, a prompt with a history, tables of any columns; `Rota.sql` is not an operation",
     "settings": "reads no store",
     "version": "reads no store",
     "events": "a stream that lasts until Ctrl-C",
@@ -102,6 +103,7 @@ LEAVES = {
             "top:top",
             "Show whether all is well, what did not run, what is stuck and why, what is running, and what comes next.",
         ),
+        ("Look", "sql", "sql:sql", "Run SQL statements and show their results; without a statement, prompt for them."),
         ("Look", "doctor", "store.doctor", "Check the store, its server or file, and its workers; show the findings. Changes nothing."),
         (
             "Share",

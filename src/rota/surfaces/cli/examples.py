@@ -54,6 +54,12 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "webhook rotate": ("rota webhook rotate ID", "rota webhook rotate --organization acme"),
     "purge": ("rota purge --dry-run", "rota purge --older-than 7d --yes"),
     "repair": ("rota repair", "rota repair --full"),
+    "sql": (
+        "rota sql",
+        "rota sql -c 'SELECT job_name, state FROM sys.jobs'",
+        "rota sql jobs.sql --app shop.jobs:rota",
+        "rota sql -c 'SELECT * FROM sys.job_runs WHERE state = :state' -p state=FAILED --csv",
+    ),
     "doctor": ("rota doctor", "rota doctor --full --json | jq 'select(.state != \"ok\")'"),
     "up": ("rota up --app shop.jobs:rota", "rota up --app examples.tour:rota --demo"),
     "worker": (

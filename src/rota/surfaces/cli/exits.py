@@ -15,8 +15,8 @@ from traceback import format_exception
 
 import typer
 
-from rota.errors import InvalidOption, InvalidSchedule, NotFound, RotaError, WaitTimeout
-from rota.surfaces.cli.output import show_error
+from rota.errors import InvalidOption, InvalidSchedule, NotFound, RotaError, SqlError, WaitTimeout
+from rota.surfaces.cli.output import plain, show_error
 
 FAILED = 1
 WRONG = 2
@@ -29,9 +29,19 @@ _CODES: tuple[tuple[type[RotaError], int], ...] = (
 )
 
 
+def show_refusal(error: RotaError) -> None:
+    """Say what was refused; of SQL with its SQLSTATE, and the place below it."""
+    if not isinstance(error, SqlError):
+        show_error(str(error), error.code)
+        return
+    show_error(str(error), f"{error.code}, SQLSTATE {error.sqlstate}")
+    if error.excerpt:
+        typer.echo(plain(error.excerpt), err=True)
+
+
 def report(error: RotaError, *, traceback: bool = False) -> int:
     """Say what was refused, and return the exit code for it."""
     if traceback:
         typer.echo("".join(format_exception(error)), err=True, nl=False)
-    show_error(str(error), error.code)
+    show_refusal(error)
     return next(code for kind, code in _CODES if isinstance(error, kind))

@@ -64,7 +64,7 @@ def params_of(text: str | None, pairs: Sequence[str] | None) -> dict[str, Any] |
         key, equals, value = pair.partition("=")
         if not equals or not key:
             raise typer.BadParameter(f"{pair!r} is not key=value", param_hint="-p")
-        params[key] = _value(value)
+        params[key] = value_of(value)
     return params
 
 
@@ -72,7 +72,7 @@ def object_of(text: str, option: str, *, pairs: bool = False) -> dict[str, Any]:
     """Return the object that an option names: JSON, @file, or - for stdin; with `pairs` also key=value,key=value."""
     if pairs and "=" in text and not text.startswith(("{", "@")):
         named = [pair.partition("=") for pair in text.split(",")]
-        return {key.strip(): _value(value) for key, _, value in named}
+        return {key.strip(): value_of(value) for key, _, value in named}
     return _object(_read(text, option), option)
 
 
@@ -98,7 +98,7 @@ def _object(text: str, option: str) -> dict[str, Any]:
     return value
 
 
-def _value(text: str) -> Any:
+def value_of(text: str) -> Any:
     """Read a value as JSON where it is JSON, as plain text otherwise."""
     try:
         return msgspec.json.decode(text)

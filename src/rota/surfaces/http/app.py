@@ -12,16 +12,17 @@ from starlette.routing import Route
 from rota.app import Rota
 from rota.surfaces.http import openapi, pages
 from rota.surfaces.http.access import Door
-from rota.surfaces.http.api import bulk, direct, endpoint, events, jobs, verbs
+from rota.surfaces.http.api import bulk, direct, endpoint, events, jobs, sql, verbs
 from rota.surfaces.http.api.endpoint import API, Address
 from rota.surfaces.http.api.results import Answer
 from rota.surfaces.http.intake import Intake
 from rota.surfaces.http.metrics import Meters, metrics
 from rota.surfaces.http.middleware import Hosts, Middleware
+from rota.surfaces.http.statements import Statements
 from rota.surfaces.http.streams import Streams
 from rota.surfaces.mcp.http import Endpoint
 
-BY_HAND = (bulk, direct, events, jobs, verbs)
+BY_HAND = (bulk, direct, events, jobs, sql, verbs)
 """Modules with routes that are written by hand: importing one lists its routes."""
 
 
@@ -39,6 +40,7 @@ def make_app(rota: Rota, *, hosts: Hosts | None = None) -> Starlette:
     app.state.door = door = Door(rota)
     app.state.meters = Meters(rota)
     app.state.intake = Intake(jobs.create_together, direct_max=settings.http_direct_max)
+    app.state.statements = Statements(settings, app.state.intake.room)
     # Set when the server is about to stop: streams end by themselves then.
     app.state.closing = threading.Event()
     app.state.streams = Streams(door, app.state.closing)

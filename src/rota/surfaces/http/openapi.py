@@ -45,6 +45,7 @@ TAGS = {
     "Store": "The store as a whole: pauses, recovery, statistics and the doctor.",
     "Overview": "What the first screen shows: is it healthy, what did not run, what is stuck, what runs, what comes next.",
     "Audit": "What people changed, and who.",
+    "SQL": "Statements of the SQL language: jobs defined, run and inspected, and queries over sys.*.",
     "Health": "The two questions of a load balancer. No token is asked for.",
 }
 """Every tag, in the order in which people read them."""
@@ -315,8 +316,13 @@ MEANINGS = {
     "wrong_host": "The server is not known under the name in `Host` (setting `http_hosts`).",
     "invalid_request": "A parameter, a header or a field is unknown, missing or of the wrong type; `detail` says which.",
     "error": "Something went wrong inside; the server's log says what.",
+    "job_exists": "A SQL statement creates a job, and there is one of this name.",
+    "not_available": "A SQL statement can be read, and this version can't carry it out.",
+    "unknown_job": "A SQL statement names a job that does not exist, or that the caller may not see.",
+    "unknown_procedure": "A SQL statement calls a handler that does not exist.",
+    "unknown_run": "A SQL statement names a run that does not exist, or that the caller may not see.",
 }
-"""What the codes say that only HTTP has, and the one that says nothing. The others have the first line of their error's description."""
+"""What the codes say that no class of errors has, and the one that says nothing. The others have the first line of their error's docs."""
 DETAILS = {
     "unauthenticated": "this token opens nothing here: give one that `rota token create` has shown",
     "permission_denied": "'bob' (user) may not manage templates",
@@ -335,13 +341,15 @@ MEMBERS = {
         "type": "string",
         "description": "Of `duplicate_job`: the job that was submitted before; of `wait_timeout`: the job.",
     },
-    "column": {"type": "integer", "description": "Of `sql_error`: the place in the line, counted from 1."},
-    "expected": {"type": "array", "items": {"type": "string"}, "description": "Of `sql_error`: what could have been there."},
-    "found": {"type": "string", "description": "Of `sql_error`: what was there."},
-    "line": {"type": "integer", "description": "Of `invalid_import` and `sql_error`: the number of the line."},
-    "position": {"type": "integer", "description": "Of `sql_error`: the place in the whole text, counted from 1."},
-    "sqlstate": {"type": "string", "description": "Of `sql_error`: its code in SQL."},
-    "suggestion": {"type": "string", "description": "Of `sql_error`: the word that was probably meant."},
+    "column": {"type": "integer", "description": "Of SQL: the place in the line, counted from 1."},
+    "expected": {"type": "array", "items": {"type": "string"}, "description": "Of SQL: what could have been there."},
+    "found": {"type": "string", "description": "Of SQL: what was there."},
+    "line": {"type": "integer", "description": "Of `invalid_import` and SQL: the number of the line."},
+    "position": {"type": "integer", "description": "Of SQL: the place in the whole text, counted from 1."},
+    "executed": {"type": "integer", "description": "Of SQL: how many statements before this one were executed."},
+    "sqlstate": {"type": "string", "description": "Of SQL: its code in SQL."},
+    "statement": {"type": "integer", "description": "Of SQL: which statement of the script failed, counted from 1."},
+    "suggestion": {"type": "string", "description": "Of SQL: the word that was probably meant."},
     "path": {"type": "array", "items": {"type": "string"}, "description": "Of `dependency_cycle`: its members in the order of waiting."},
     "retry_after_s": {"type": "number", "description": "Of `rate_limited`: seconds to wait before the next try."},
 }
@@ -351,9 +359,17 @@ MEMBERS = {
 def codes() -> dict[str, HTTPStatus]:
     """Return every code that a problem may have, and its status."""
     found = {code: status for status, code in OWN.items()}
-    for kind in error_kinds():
-        found[kind.code] = status_of(kind)
-    return found
+    for kind in _kinds():
+        found.setdefault(kind.code, status_of(kind))
+    return dict.fromkeys(MEANINGS, HTTPStatus.UNPROCESSABLE_ENTITY) | found
+
+
+def _kinds() -> Iterator[type[RotaError]]:
+    """Go through every class of errors, those of SQL last: some share a code with another."""
+    from rota.sql import errors as sql_errors  # noqa: PLC0415 - servers that are not asked for the document need none of SQL
+
+    yield from error_kinds()
+    yield from (each for each in vars(sql_errors).values() if isinstance(each, type) and issubclass(each, errors.SqlError))
 
 
 def error_kinds(kind: type[RotaError] = RotaError) -> Iterator[type[RotaError]]:
@@ -366,7 +382,7 @@ def error_kinds(kind: type[RotaError] = RotaError) -> Iterator[type[RotaError]]:
 
 def meaning(code: str) -> str:
     """Return in a few words when a code is given."""
-    kind = next((each for each in error_kinds() if each.code == code), RotaError)
+    kind = next((each for each in _kinds() if each.code == code), RotaError)
     return MEANINGS.get(code) or (kind.__doc__ or "").partition("\n")[0]
 
 

@@ -59,13 +59,23 @@ OWN = {
 }
 
 
+BUSY = "53300"
+"""The SQLSTATE of a statement that found no room to run in."""
 AWAY = "the store can't be used now; the server's log says why"
 
 
 def status_of(error: RotaError | type[RotaError]) -> HTTPStatus:
     """Return the status of an error, or of a class of errors: its own class's, or the nearest above it."""
-    kind = error if isinstance(error, type) else type(error)
+    if isinstance(error, errors.SqlError) and error.sqlstate == BUSY:
+        return HTTPStatus.TOO_MANY_REQUESTS
+    kind = error if isinstance(error, type) else type(_reason(error))
     return next(STATUS[each] for each in kind.__mro__ if each in STATUS)
+
+
+def _reason(error: RotaError) -> RotaError:
+    """Return why a statement failed. What it names and is not there is a wrong value: the address itself is right."""
+    cause = error.__cause__ if isinstance(error, errors.SqlError) else None
+    return cause if isinstance(cause, RotaError) and not isinstance(cause, errors.NotFound) else error
 
 
 def problem(status: int, code: str, detail: str, *, headers: dict[str, str] | None = None, **extra: Any) -> Response:
@@ -95,11 +105,11 @@ def of(error: RotaError, *, store: str = "") -> Response:
         headers["Retry-After"] = str(max(1, round(after_s or 1)))
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         log.error("%s: %s", error.code, error)
-    detail = AWAY if isinstance(error, errors.StoreError) else str(error)
+    detail = AWAY if isinstance(_reason(error), errors.StoreError) else str(error)
     if store:
         detail = detail.replace(store, "this store")
     # What is empty says nothing: the job of a duplicate that its reader may not see has no id.
-    members = {name: value for name in error.members if (value := getattr(error, name))}
+    members = {name: value for name in error.members if (value := getattr(error, name)) not in {None, "", ()}}
     return problem(status, error.code, detail, headers=headers, item=error.item, accepted=error.accepted, **members)
 
 

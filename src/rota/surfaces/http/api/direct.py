@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -25,6 +25,8 @@ from rota.surfaces.http.api.results import Answer, shown
 from rota.surfaces.http.intake import Intake
 from rota.surfaces.http.openapi import gives, refuses, takes
 from rota.surfaces.http.problems import problem
+
+T = TypeVar("T")
 
 
 @route(
@@ -90,7 +92,7 @@ async def _waited(request: Request, who: Actor, job_id: str, work: Callable[[], 
     wait_s, room = settings.http_direct_wait, request.app.state.intake.room
     if not room.acquire(blocking=False):
         raise ResourceBusy(f"{settings.http_direct_max} direct executions are waited for already (setting http_direct_max): try again")
-    done = _start(work, room)
+    done = start(work, room)
     with request.app.state.streams.holding(request, who, asyncio.Event()) as held:
         lost = asyncio.create_task(held.lost.wait())
         ends: list[asyncio.Future[Any]] = [done, lost]
@@ -104,10 +106,10 @@ async def _waited(request: Request, who: Actor, job_id: str, work: Callable[[], 
     return Answer(shown(done.result()), headers=REPLAYED if replayed else None)
 
 
-def _start(work: Callable[[], Run], room: threading.Semaphore) -> asyncio.Future[Run]:
+def start(work: Callable[[], T], room: threading.Semaphore) -> asyncio.Future[T]:
     """Begin work on a thread of its own, which may outlive the request: nobody waits for it when the process ends."""
     loop = asyncio.get_running_loop()
-    done: asyncio.Future[Run] = loop.create_future()
+    done: asyncio.Future[T] = loop.create_future()
     done.add_done_callback(lambda each: each.cancelled() or each.exception())
 
     def run() -> None:

@@ -26,6 +26,7 @@ from rota.results import Acted
 from rota.schedule_views import OverdueView, ScheduleView
 from rota.surfaces.http.api.jobs import NEW_JOB, BulkJobIn, DirectIn, NewGroupIn, NewJobIn, Taken
 from rota.surfaces.http.api.results import ForecastAnswer, HourDensity, NewSecret, Occurrence, Paused, Removed
+from rota.surfaces.http.api.sql import SqlIn, SqlNotice, SqlOut, SqlResult
 from rota.surfaces.http.api.verbs import LogOut, ProcessHealth, RetentionStatus, SchedulerStatus, StoreHealth
 from rota.template_views import TemplateView
 
@@ -62,6 +63,8 @@ RUN: dict[str, Any] = {
     "progress": 100,
 }
 ENTRY = {"at": AT, "attempt": 1, "message": "", "from_status": None, "to_status": "QUEUED", "actor": "ada", "level": None}
+NOTICE = {"message": "the run had not ended after 5 s; it continues", "sqlstate": "01000"}
+SQL_RESULT = {"tag": "SELECT 1", "columns": ["state", "runs"], "rows": [["COMPLETED", 42]], "notices": [], "truncated": False}
 MEMBER = {
     "sequence_number": 1,
     "root_id": JOB_ID,
@@ -338,6 +341,10 @@ SHAPES: dict[type, Any] = {
     NewJobIn: NEW_JOB,
     NewGroupIn: {"jobs": [NEW_JOB, "JOB-2026-00042"], "mode": "sequential"},
     DirectIn: {**NEW_JOB, "timeout": 5},
+    SqlIn: {"sql": "SELECT state, count(*) AS runs FROM sys.job_runs WHERE state = :state", "params": {"state": "COMPLETED"}},
+    SqlNotice: NOTICE,
+    SqlResult: SQL_RESULT,
+    SqlOut: {"results": [SQL_RESULT]},
     Acted: {"done": 1000, "left": 250, "more": False},
     DeadLetterGroup: DEAD_GROUP,
     DeadLetterGroups: {"groups": [DEAD_GROUP], "count": 12, "more": False},
