@@ -446,12 +446,15 @@ _NAMES = {
         " interval jitter job_number lane last last_at last_due_at latest lease limit look made most max_crashes max_priority max_queued"
         " max_retries max_running moved newest next_at now number passed position priority progress queued_at recorded_at requested_at"
         " resolved_at rowid rules run_at sent sequence_number since slots span spare starts_at step times until version want with_result"
-        " memory pid"
+        " memory pid grant_option"
     ),
     FLAG: "depends dropped ended failed fresh not_ran told",
     REAL: "timeout",
-    ID: "adopter_id chain endpoint_id group_id job_id named new_id parent reservation_id root_id run_id schedule_id token_id",
-    PERHAPS_ID: "before_schedule template_id worker_id",
+    ID: (
+        "adopter_id chain endpoint_id grant_id group_id job_id named new_id parent reservation_id role_id root_id run_id schedule_id"
+        " token_id"
+    ),
+    PERHAPS_ID: "before_schedule template_id user_id worker_id",
     DIGEST: "hash job_hash",
     NUMBERS: "children lanes limits moments numbers rowids tails",
     WORDS: "fates names statuses types",
