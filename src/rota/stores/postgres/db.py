@@ -21,7 +21,7 @@ from psycopg.types.numeric import Int8Dumper
 from rota.model.values import Claimed, Instant
 from rota.ports.scan import Bound, Compares, Order
 from rota.stores.verbs.db import About, load
-from rota.stores.verbs.relations import KEYED, RELATIONS, Kind, Words, scan_text
+from rota.stores.verbs.relations import KEYED, RELATIONS, Kind, Words, owners, scan_text
 
 ARMS_MAX = 200
 """Of more types than this only the first that are ready are asked for, and without an arm for each: a plan grows with its arms."""
@@ -41,6 +41,7 @@ SCAN_WORDS = Words(
     among={
         Kind.TEXT: "= ANY (ARRAY(SELECT json_array_elements_text({}::json)))",
         Kind.WHOLE: "= ANY (translate({}::text, '[]', '{{}}')::bigint[])",
+        Kind.ID: "= ANY (ARRAY(SELECT json_array_elements_text({}::json)::uuid))",
     },
     # Not so that an index of those that have it seems to be what was asked for.
     present="({} IS NULL) IS FALSE",
@@ -119,7 +120,7 @@ class Db:
         del values  # bounds have them all
         shapes = tuple((bound.column, bound.compares) for bound in bounds)
         what = scan_of(relation, source, columns, shapes, order)
-        given = {f"b{place}": _bound_value(bound) for place, bound in enumerate(bounds)}
+        given = {f"b{place}": _bound_value(bound) for place, bound in enumerate(bounds)} | owners(bounds)
         if any(bound.column in ONE_EACH and bound.compares in KEYED for bound in bounds):
             # Few rows: they come at once, by a plan that is kept.
             yield from self._run(what, given).fetchall()
@@ -374,7 +375,7 @@ def over_source(name: str, source: str) -> Statement:
 
 @lru_cache(SCANS_MAX)
 def _bound_value(bound: Bound) -> Any:
-    return msgspec.json.encode(bound.value).decode() if bound.compares is Compares.AMONG else bound.value
+    return msgspec.json.encode(bound.value).decode() if bound.compares in {Compares.AMONG, Compares.OWNED} else bound.value
 
 
 def limited(what: Statement) -> Statement:
@@ -458,7 +459,7 @@ _NAMES = {
     DIGEST: "hash job_hash",
     NUMBERS: "children lanes limits moments numbers rowids tails",
     WORDS: "fates names statuses types",
-    IDS: "groups roots",
+    IDS: "granted groups roots",
     PACKED: "ids schedules",
     TEXTS: "bodies",
 }

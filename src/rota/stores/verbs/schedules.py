@@ -76,7 +76,7 @@ def schedules(
     db: Db, *, scope: Scope = EVERYTHING, name: str | None = None, template: str | None = None, dropped: bool = False
 ) -> list[Schedule]:
     """Return schedules inside a scope."""
-    values = {"organization_id": scope.organization, "owner": scope.owner, "name": name, "template": template}
+    values = {"organization_id": scope.organization, "owner": scope.owner, "granted": scope.granted, "name": name, "template": template}
     try:
         if name is not None and not dropped:
             return [row.value() for row in _rows_of(db.value("schedules_called", **values))]
