@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Self
 from rota.engine.patience import Patience
 from rota.errors import PermissionDenied
 from rota.model.events import Event, EventType, View, cursor_of, types_of
-from rota.model.gate import Right, Scope
+from rota.model.gate import EVERYTHING, Right, Scope, scope_of
 from rota.model.states import Status
 from rota.model.values import JobRef, log_path, undashed
 from rota.operation import Ask
-from rota.ports.store import Store
 from rota.resources.filters import statuses
 
 if TYPE_CHECKING:
@@ -81,9 +80,10 @@ class Events(Iterator[Event]):
 class LogTail:
     """The log of one run, read as it grows."""
 
-    def __init__(self, store: Store, log_dir: str, job_id: str, patience: Patience) -> None:
+    def __init__(self, ask: Ask, log_dir: str, job_id: str, patience: Patience) -> None:
         """Start at the first line."""
-        self._store = store
+        self._ask = ask
+        self._store = ask.store
         self._patience = patience
         self._log_dir = log_dir
         self._job_id = job_id
@@ -115,6 +115,11 @@ class LogTail:
         job = self._store.job(self._job_id)
         if job is None:
             return True
+        if self._ask.scope is not EVERYTHING and not self._ask.also(self._ask.right).scope.holds(
+            job.organization, job.owner, job.schedule_id
+        ):
+            # The privilege was revoked while the log was followed.
+            raise self._ask.session.no_job(self._job_id)
         if self._path is None and job.started_at is not None:
             run = self._store.run(self._job_id)
             self._path = None if run is None else log_path(self._log_dir, str(undashed(run.id)))
@@ -148,13 +153,15 @@ def listen(
 ) -> Listener:
     """Do what `Rota.events` does, for callers with their own way to wait: another thread calls `ready` when events have come."""
     cursor = None if after is None else cursor_of(after)
+    # The role's own: a stream outlives the moment at which privileges are asked for.
+    scope = scope_of(ask.who, ask.right)
     view = View(
-        scope=ask.scope,
+        scope=scope,
         stats=_counted(ask),
         types=types_of(types if types is None or isinstance(types, str) else list(types)),
         statuses=frozenset(statuses(status if status is None or isinstance(status, str) else list(status))),
         job_type=job_type,
-        root_id=None if job is None else undashed(ask.found(job).root_id),
+        root_id=None if job is None else undashed(ask.session.job(job, scope).root_id),
     )
     listener = _feed(ask).listen(view, after=None if view.root_id else cursor, ready=ready)
     if view.root_id is not None:
@@ -168,7 +175,7 @@ def follow_log(ask: Ask, job: JobRef) -> LogTail:
     Iterating waits for each piece, which is whole lines; `read()` returns what is new and does not wait.
     """
     opened, job_id = ask.opened, str(undashed(ask.found(job).id))
-    return LogTail(opened.store, opened.log_dir, job_id, Patience(outage_s=ask.settings.busy_timeout))
+    return LogTail(ask, opened.log_dir, job_id, Patience(outage_s=ask.settings.busy_timeout))
 
 
 def _feed(ask: Ask) -> Feed:

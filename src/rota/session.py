@@ -26,7 +26,8 @@ from rota.middleware import Middleware
 from rota.model.checks import check_name
 from rota.model.definitions import OrganizationState
 from rota.model.dependencies import unknown_parent
-from rota.model.gate import EVERYTHING, LOCAL, WHILE_SUSPENDED, Actor, Right, Role, Scope, act_in, scope_of
+from rota.model.gate import EVERYTHING, LOCAL, WHILE_SUSPENDED, Actor, Right, Role, Scope, act_in, is_grantable, scope_of
+from rota.model.grants import NOTHING, Holdings
 from rota.model.groups import Group
 from rota.model.lanes import Names, Serving, serving_of
 from rota.model.settings import Settings, unknown_variables
@@ -309,9 +310,12 @@ class Session:
         """Return who asks, as acting in an organization; refuse what it may not do there."""
         if actor is None and organization is None:
             return LOCAL
-        who = act_in(actor if isinstance(actor, Actor) else self.actor(actor), operation, organization)
-        if who.role is not Role.MANAGER:
-            self.refuse_closed(who, operation)
+        given = actor if isinstance(actor, Actor) else self.actor(actor)
+        if given.role is Role.MANAGER:
+            return act_in(given, operation, organization)
+        self.registry.sync(self.open().store, self.clock.now())
+        who = act_in(given, operation, organization, self.holdings(given, operation))
+        self.refuse_known_closed(who, operation)
         return who
 
     def scope(self, actor: Actor | str | None, operation: Right) -> Scope:
@@ -319,18 +323,21 @@ class Session:
         if actor is None:
             return EVERYTHING
         who = actor if isinstance(actor, Actor) else self.actor(actor)
-        scope = scope_of(who, operation)
-        if who.role is not Role.MANAGER:
-            self.refuse_closed(who, operation)
+        if who.role is Role.MANAGER:
+            return scope_of(who, operation)
+        self.registry.sync(self.open().store, self.clock.now())
+        scope = scope_of(who, operation, self.holdings(who, operation))
+        self.refuse_known_closed(who, operation)
         return scope
 
-    def refuse_closed(self, who: Actor, operation: Right) -> None:
-        """Refuse the people of an organization that is removed, and, where it is suspended, most of what they could do."""
-        self.registry.sync(self.open().store, self.clock.now())
-        self.refuse_known_closed(who, operation)
+    def holdings(self, who: Actor, operation: Right) -> Holdings:
+        """Return the privileges of an actor as they are known now, where they can widen what its role reaches."""
+        if who.role is Role.MANAGER or not is_grantable(operation):
+            return NOTHING
+        return self.registry.holdings(who, self.open().store)
 
     def refuse_known_closed(self, who: Actor, operation: Right) -> None:
-        """Do the same by what is known of organizations now."""
+        """Refuse the people of an organization that is known to be removed, and, where it is suspended, most of what they could do."""
         organization = self.registry.organizations.get(who.organization)
         if organization is None or organization.state is OrganizationState.ACTIVE:
             return
@@ -345,13 +352,13 @@ class Session:
 
     def parent(self, given: JobRef, actor: Actor) -> str:
         """Return the id of a job that the actor lets another wait for: only what it may read shows that it is there."""
-        scope = scope_of(actor, Right.READ)
+        scope = scope_of(actor, Right.READ, self.holdings(actor, Right.READ))
         job_id = undashed(_text(given))
         if job_id is None:
             return str(undashed(self.numbered(_text(given), scope).id))
         if scope.owner is not None:
             job = self.open().store.job(job_id)
-            if job is not None and not scope.holds(job.organization, job.owner):
+            if job is not None and not scope.holds(job.organization, job.owner, job.schedule_id):
                 raise unknown_parent(dashed(job_id))
         # The job may be in the caller's own transaction, which no one else sees yet: the store looks again.
         return job_id
@@ -372,7 +379,7 @@ class Session:
         if job_id is None:
             return self.numbered(text, scope)
         job = self.open().store.job(job_id)
-        if job is None or not scope.holds(job.organization, job.owner):
+        if job is None or not scope.holds(job.organization, job.owner, job.schedule_id):
             raise self.no_job(given)
         return job
 
@@ -386,7 +393,7 @@ class Session:
         first = store.by_number(int(digits))
         if first is None or first.attempt != 1 or (year and year != first.number.split("-")[1]):
             raise self.no_job(given)
-        if not scope.holds(first.organization, first.owner):
+        if not scope.holds(first.organization, first.owner, first.schedule_id):
             raise self.no_job(given)
         if int(attempt or 1) == 1:
             return first

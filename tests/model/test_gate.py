@@ -46,6 +46,8 @@ TABLE = {
     Right.READ_WEBHOOKS: ("all", "organization", "none"),
     Right.WEBHOOKS: ("all", "organization", "none"),
     Right.DELETE_WEBHOOKS: ("all", "none", "none"),
+    Right.GRANT: ("all", "organization", "own"),
+    Right.MANAGE_GRANTS: ("all", "organization", "none"),
     Right.MANAGE_TEMPLATES: ("all", "none", "none"),
     Right.MANAGE_ORGANIZATIONS: ("all", "none", "none"),
     Right.OPERATE: ("all", "none", "none"),

@@ -12,11 +12,12 @@ from uuid import UUID
 import msgspec
 from msgspec import UNSET
 
+from rota.model.grants import PRIVILEGES, Privilege, TargetKind
 from rota.model.schedules import CatchUp, OnCompletion, Overlap, ScheduleState
 from rota.model.templates import UNITS
 from rota.sql import syntax
-from rota.sql.grammar import KEYWORDS, PRIVILEGES, SHOWS, Of
-from rota.sql.syntax import Listing, Privilege, TargetKind
+from rota.sql.grammar import KEYWORDS, SHOWS, Of
+from rota.sql.syntax import Listing
 
 LETTERS = "abzAZ019_ '\"\n\t;-*/$%\\?:.,()[]{}=<>éß\u0131\u0130漢😀`#@|&!~^+"
 ODD_NAMES = (

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from rota.model.grants import PRIVILEGES, Privilege
 from rota.model.templates import UNITS
-from rota.sql.grammar import CLAUSES, FORMS, JOB_SECRET_FORMS, MAX_RETRIES_MAX, PRIVILEGES, RESERVED
-from rota.sql.syntax import Privilege
+from rota.sql.grammar import CLAUSES, FORMS, JOB_SECRET_FORMS, MAX_RETRIES_MAX, RESERVED
 
 EXAMPLE = """\
 CREATE JOB nightly_report

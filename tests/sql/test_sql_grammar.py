@@ -11,10 +11,11 @@ from typing import get_args
 import pytest
 
 import rota.sql
+from rota.model.grants import PRIVILEGES, Privilege
 from rota.model.templates import UNITS
 from rota.sql import job_clauses, parser, render
-from rota.sql.grammar import CLAUSE_OF, CLAUSES, FORMS, JOB_SECRET_FORMS, KEYWORDS, PRIVILEGES, RESERVED, SHOWS, Reads
-from rota.sql.syntax import AlterSecret, Clauses, CreateSecret, Listing, Privilege, SetJobSecret, Statement
+from rota.sql.grammar import CLAUSE_OF, CLAUSES, FORMS, JOB_SECRET_FORMS, KEYWORDS, RESERVED, SHOWS, Reads
+from rota.sql.syntax import AlterSecret, Clauses, CreateSecret, Listing, SetJobSecret, Statement
 
 SOURCES = sorted(Path(rota.sql.__file__).parent.glob("*.py"))
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-from rota.sql.grammar import CLAUSES, FORMS, JOB_SECRET_FORMS, PRIVILEGES
+from rota.model.grants import PRIVILEGES
+from rota.sql.grammar import CLAUSES, FORMS, JOB_SECRET_FORMS
 from rota.sql.parser import parse_script
 from rota.sql.render import render
 from tests.docs.pages import ROOT, rows

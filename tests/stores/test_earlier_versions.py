@@ -48,6 +48,7 @@ LANDED = {
     "postgres/0016_scan.sql": "2d983af6ad427b20",
     "postgres/0017_sql_jobs.sql": "427e0df90b2128d4",
     "postgres/0018_worker_facts.sql": "144aad113560ac56",
+    "postgres/0019_grants.sql": "e934d8bf8a7a6e4e",
     "sqlite/0001_wheel.sql": "ca1b65141e685d9b",
     "sqlite/0002_trust.sql": "7e7507dbfdf193bd",
     "sqlite/0003_time.sql": "e5a8638752ef17d9",
@@ -67,6 +68,7 @@ LANDED = {
     "sqlite/0017_scan.sql": "fc7a7178fb5ed890",
     "sqlite/0018_sql_jobs.sql": "4389b838b6b623a6",
     "sqlite/0019_worker_facts.sql": "a9f435d9eb6ca9bf",
+    "sqlite/0020_grants.sql": "8d78715e812a836f",
 }
 """The digest of every migration. A new migration adds its line, which the test below prints."""
 
@@ -167,6 +169,17 @@ def test_a_store_of_any_version_is_brought_up_to_date_by_opening_and_runs_on(rot
 def test_a_store_of_any_version_keeps_what_was_said_in_it(rota):
     assert rota.jobs.get(f"{JOB}1").status == "COMPLETED"
     assert run_of(rota, f"{JOB}1").result == "job 1"
+
+
+WITHOUT_IDS = [(name, number) for name, number in VERSIONS if number < {"sqlite": 20, "postgres": 19}[name]]
+
+
+@pytest.mark.parametrize("left", WITHOUT_IDS, ids=lambda each: "-".join(map(str, each)), indirect=True)
+def test_every_user_of_a_store_of_any_version_gets_an_id_of_its_own(rota):
+    users = rota._session.open().store.users()
+    ids = [uuid.UUID(user.id) for user in users]
+    assert len(set(ids)) == len(users)
+    assert {each.version for each in ids} == ({7} if ids else set())
 
 
 EARLIER = [each for each in VERSIONS if each[1] < CLEARED[each[0]]]

@@ -154,7 +154,7 @@ class Direct(msgspec.Struct, kw_only=True, frozen=True):
     def _busy_words(self) -> str:
         other = self.store.reservation()
         job = None if other is None else self.store.job(other.job_id)
-        if other is None or job is None or not self.scope.holds(job.organization, job.owner):
+        if other is None or job is None or not self.scope.holds(job.organization, job.owner, job.schedule_id):
             return "resource busy: another direct execution is under way; try again when it has ended"
         return (
             f"resource busy: the direct execution {dashed(other.job_id)} by {other.reserved_by} is under way; try again when it has ended"

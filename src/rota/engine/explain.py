@@ -75,7 +75,7 @@ def explain(store: Store, job_id: str, now: Instant, *, registry: Registry, scop
 
 def _own_conditions(store: Store, job: Job, now: Instant, scope: Scope) -> list[Reason]:
     parents = store.blockers(_hex(job)) if job.blockers else []
-    shown = [parent for parent in parents if scope.holds(parent.organization, parent.owner)]
+    shown = [parent for parent in parents if scope.holds(parent.organization, parent.owner, parent.schedule_id)]
     schedules = store.awaited(_hex(job)) if job.blockers else []
     groups = store.awaited_groups(_hex(job)) if job.blockers else []
     waits = _waits(shown, schedules, groups, _rules(store, job, shown)) if len(shown) == len(parents) else "waits for jobs of others"

@@ -120,7 +120,7 @@ def overdue(
     mine = [
         one
         for schedule, one in worked_out
-        if one is not None and schedule.id in wanted and scope.holds(schedule.organization, schedule.created_by)
+        if one is not None and schedule.id in wanted and scope.holds(schedule.organization, schedule.created_by, schedule.id)
     ]
     return Backlog(schedules=tuple(sorted(mine, key=lambda one: (one.due_at, one.schedule_id))), more=len(found) > limit)
 

@@ -18,6 +18,7 @@ from rota.errors import InvalidHandler, InvalidOption, OrganizationUnavailable, 
 from rota.model.checks import check_name, guess, whole
 from rota.model.definitions import Organization, OrganizationState, Template, TemplateState, User
 from rota.model.gate import SYSTEM, Actor, refuse_unfit
+from rota.model.grants import Grant, Holdings, holdings_of
 from rota.model.handler import Handler, Place, Wrapper, function_of, inspect_handler
 from rota.model.lanes import JobLane, ParamNames, Takes
 from rota.model.ordering import priority_of
@@ -119,6 +120,8 @@ class Registry:
         """Those of them that were not brought to the store yet."""
         self.version = -1
         """Of the store's definitions, as last read."""
+        self._grants: tuple[int, list[Grant], dict[tuple[str, str], Holdings]] = (-1, [], {})
+        """Those of a version, and by name and organization what was asked for of them."""
         self._adhoc: tuple[int, dict[str, str]] = (-1, {})
         """Types without a template that are known to be in the store as of a version, with their handlers."""
 
@@ -253,6 +256,18 @@ class Registry:
         if found.state is not OrganizationState.ACTIVE:
             raise OrganizationUnavailable(f"organization {name!r} is {found.state.lower()} and takes no new jobs")
         return found
+
+    def holdings(self, who: Actor, store: Store) -> Holdings:
+        """Return the privileges that an actor holds as of `version`. Grants are read when somebody asks for them, not by every sync."""
+        version, grants, known = self._grants
+        if version != self.version:
+            grants, known = store.grants(), {}
+            self._grants = (self.version, grants, known)
+        key = (who.name, who.organization)
+        held = known.get(key)
+        if held is None:
+            held = known[key] = holdings_of(*key, grants)
+        return held
 
     def sync(self, store: Store, now: Instant) -> None:
         """Bring code and record together when either has changed."""

@@ -49,6 +49,8 @@ PERMITS: dict[Right, Permit] = {
     Right.DROP_JOBS: Permit.MANAGE,
     Right.WEBHOOKS: Permit.MANAGE,
     Right.DELETE_WEBHOOKS: Permit.MANAGE,
+    Right.GRANT: Permit.MANAGE,
+    Right.MANAGE_GRANTS: Permit.MANAGE,
     Right.MANAGE_TEMPLATES: Permit.MANAGE,
     Right.MANAGE_ORGANIZATIONS: Permit.MANAGE,
     Right.OPERATE: Permit.MANAGE,

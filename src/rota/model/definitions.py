@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
 
 import msgspec
 
 from rota.errors import TemplateUnavailable
-from rota.model.gate import Role
+from rota.model.gate import Role, grants_by_right
+from rota.model.grants import Grant, IsByRight
 from rota.model.lanes import Takes
 
 
@@ -50,12 +52,27 @@ class Organization(msgspec.Struct, kw_only=True, frozen=True):
 class User(msgspec.Struct, kw_only=True, frozen=True):
     """Somebody who may ask for things, and as what."""
 
+    id: str | None = None
+    """Never changes. None: a new one, which the store is given with its first record."""
     name: str
     organization: str
     role: Role
     permissions: tuple[str, ...] = ()
     removed: bool = False
     created_at: datetime | None = None
+
+
+def by_right(users: Mapping[str, User]) -> IsByRight:
+    """Return what tells grants that rest on what their grantor is. A name that is no user's was vouched for by a program."""
+
+    def is_by_right(grant: Grant) -> bool:
+        user = users.get(grant.granted_by)
+        if user is None:
+            return True
+        role = user.role if user.organization == grant.organization or user.role is Role.MANAGER else Role.USER
+        return grants_by_right(role, grant.privilege, is_owner=grant.target_owner == user.name)
+
+    return is_by_right
 
 
 class Template(msgspec.Struct, kw_only=True, frozen=True):

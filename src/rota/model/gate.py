@@ -13,6 +13,7 @@ import msgspec
 
 from rota.errors import InvalidOption, PermissionDenied
 from rota.model.checks import check_name, word_of
+from rota.model.grants import NOTHING, OF_ADMINS, Entitlement, Holdings, Privilege
 
 NAME_MAX = 255
 
@@ -47,6 +48,8 @@ class Right(StrEnum):
     READ_WEBHOOKS = "read webhooks and their deliveries"
     WEBHOOKS = "make, change and test webhooks"
     DELETE_WEBHOOKS = "delete webhooks"
+    GRANT = "grant and revoke privileges"
+    MANAGE_GRANTS = "manage roles and everybody's grants"
     MANAGE_TEMPLATES = "manage templates"
     MANAGE_ORGANIZATIONS = "manage organizations and users"
     OPERATE = "operate workers, pauses, recovery and transactions"
@@ -86,12 +89,23 @@ RIGHTS: dict[Right, dict[Role, Reach]] = {
         Right.READ_WEBHOOKS: (_ALL, _ORGANIZATION, _NONE),
         Right.WEBHOOKS: (_ALL, _ORGANIZATION, _NONE),
         Right.DELETE_WEBHOOKS: (_ALL, _NONE, _NONE),
+        Right.GRANT: (_ALL, _ORGANIZATION, _OWN),
+        Right.MANAGE_GRANTS: (_ALL, _ORGANIZATION, _NONE),
         Right.MANAGE_TEMPLATES: (_ALL, _NONE, _NONE),
         Right.MANAGE_ORGANIZATIONS: (_ALL, _NONE, _NONE),
         Right.OPERATE: (_ALL, _NONE, _NONE),
     }.items()
 }
 
+GIVES: dict[Privilege, tuple[Right, ...]] = {
+    Privilege.CREATE_JOB: (Right.CREATE_JOBS,),
+    Privilege.EXECUTE: (Right.EXECUTE_JOBS, Right.CANCEL),
+    Privilege.ALTER: (Right.ALTER_JOBS,),
+    Privilege.DROP: (Right.DROP_JOBS,),
+    Privilege.VIEW_JOB_HISTORY: (Right.READ, Right.READ_LOG),
+}
+"""The rights that a privilege gives: in the organization, or on the one job that it was granted on."""
+_GIVEN_BY = {right: privilege for privilege, rights in GIVES.items() for right in rights}
 
 WHILE_SUSPENDED = frozenset(
     {
@@ -146,33 +160,64 @@ class Scope(msgspec.Struct, frozen=True):
 
     organization: str | None = None
     owner: str | None = None
+    granted: tuple[str, ...] = ()
+    """Ids of jobs (schedules) that are inside too, with their runs, whoever owns them: 32 hexadecimal digits each."""
 
-    def holds(self, organization: str, owner: str | None) -> bool:
-        """Say whether a row of this organization and owner is inside."""
-        return self.organization in {None, organization} and self.owner in {None, owner}
+    def holds(self, organization: str, owner: str | None, schedule_id: str | None = None) -> bool:
+        """Say whether a row of this organization, owner and schedule is inside."""
+        if self.organization not in {None, organization}:
+            return False
+        return self.owner in {None, owner} or (schedule_id is not None and schedule_id.replace("-", "") in self.granted)
+
+    def within(self, organization: str | None) -> Scope:
+        """Return the part of it that is in an organization, if it is not in one already; None: all of it."""
+        return msgspec.structs.replace(self, organization=self.organization or organization)
 
 
 EVERYTHING = Scope()
+NOBODY = ""
+"""The owner of nothing: names are not empty."""
 
 
-def scope_of(actor: Actor, operation: Right) -> Scope:
-    """Return the rows that the actor may do this to, or refuse if there can be none."""
+def scope_of(actor: Actor, operation: Right, holdings: Holdings = NOTHING) -> Scope:
+    """Return the rows that the actor may do this to, or refuse if there can be none.
+
+    It is the wider of what its role reaches and what it holds privileges for. A token is asked first, and a privilege never leaves the
+    organization.
+    """
     if actor.operations is not None and operation not in actor.operations:
         raise PermissionDenied(f"{actor.name!r} came with a token that may not {operation}: make one that may")
-    match RIGHTS[operation][actor.role]:
-        case Reach.ALL:
-            return EVERYTHING
-        case Reach.ORGANIZATION:
-            return Scope(actor.organization)
-        case Reach.OWN:
-            return Scope(actor.organization, actor.name)
-        case Reach.NONE:
-            raise PermissionDenied(f"{actor.name!r} ({actor.role}) may not {operation}")
+    reach, privilege = RIGHTS[operation][actor.role], _GIVEN_BY.get(operation)
+    if reach is Reach.ALL:
+        return EVERYTHING
+    if reach is Reach.ORGANIZATION or privilege in holdings.anywhere:
+        return Scope(actor.organization)
+    jobs = holdings.grantable_jobs if operation is Right.GRANT else () if privilege is None else holdings.jobs.get(privilege, ())
+    if reach is Reach.OWN:
+        return Scope(actor.organization, actor.name, jobs)
+    if jobs:
+        return Scope(actor.organization, NOBODY, jobs)
+    raise PermissionDenied(f"{actor.name!r} ({actor.role}) may not {operation}")
 
 
-def act_in(actor: Actor, operation: Right, organization: str | None) -> Actor:
+def is_grantable(operation: Right) -> bool:
+    """Say whether privileges can widen what an actor's role reaches."""
+    return operation in _GIVEN_BY or operation is Right.GRANT
+
+
+def grants_by_right(role: Role, privilege: Privilege, *, is_owner: bool) -> bool:
+    """Say whether somebody may grant a privilege for what it is: a manager all, an admin what admins reach, the owner of a job on that."""
+    return role is Role.MANAGER or is_owner or (role is Role.ADMIN and privilege in OF_ADMINS)
+
+
+def may_grant(actor: Actor, wanted: Entitlement, holdings: Holdings, *, is_owner: bool) -> bool:
+    """Say whether an actor may grant this: nobody grants what they have not."""
+    return grants_by_right(actor.role, wanted.privilege, is_owner=is_owner) or holdings.may_grant(wanted)
+
+
+def act_in(actor: Actor, operation: Right, organization: str | None, holdings: Holdings = NOTHING) -> Actor:
     """Return the actor as acting in an organization: its own, or any other if its right reaches that far."""
-    scope = scope_of(actor, operation)
+    scope = scope_of(actor, operation, holdings)
     if organization is None or organization == actor.organization:
         return actor
     if scope.organization is not None:

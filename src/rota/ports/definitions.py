@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from rota.model.access import Token
 from rota.model.definitions import Organization, OrganizationState, Template, TemplateState, User
 from rota.model.gate import Actor
+from rota.model.grants import CustomRole, Grant, GrantChanges
 from rota.model.lanes import JobLane, NewestParams, QueueInfo, Takes
 from rota.model.values import Instant
 
@@ -101,6 +102,27 @@ class Definitions(Protocol):
 
     def users(self) -> list[User]:
         """Return every user, removed ones too, by name."""
+
+    def add_role(self, role: CustomRole, *, actor: Actor, now: Instant) -> bool:
+        """Keep a new role of an organization; False, writing nothing, if its name is taken there. Audited."""
+
+    def drop_role(self, role_id: str, *, actor: Actor, now: Instant) -> None:
+        """Remove a role. Audited. Raise NotFound, or StillNeeded while a grant or a job names it."""
+
+    def roles(self) -> list[CustomRole]:
+        """Return every role, by organization and name."""
+
+    def change_grants(self, changes: GrantChanges, *, actor: Actor, now: Instant, definitions: int | None = None) -> list[Grant]:
+        """Add, remove and narrow grants, all or none; return those that were added as they are now. Each change is audited.
+
+        One that is there already, by the same grantor, may get the grant option and is otherwise left; one that is gone is left out.
+        Raise DefinitionsChanged, writing nothing, if `definitions` is not the version any more: the caller has decided by what it knew.
+        Raise Refused for a job that was dropped. Dropping a job removes its grants, and so does removing a user, or moving it to another
+        organization: with those that rest on them.
+        """
+
+    def grants(self) -> list[Grant]:
+        """Return every grant, by organization and grantee."""
 
     def pause(self, kind: str, name: str, *, actor: Actor, now: Instant) -> None:
         """Pause a template, an organization, a queue or (kind 'all') everything. Again: nothing more. Audited."""

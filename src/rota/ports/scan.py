@@ -23,14 +23,18 @@ class Compares(StrEnum):
     GIVEN = "is not null"
     """It has no value."""
     OWN_OR_SHARED = "= or null"
+    OWNED = "in, or owned"
+    """Its value is a tuple; rows of the owner meet it too."""
 
 
 class Bound(msgspec.Struct, frozen=True):
-    """A condition on a column. Rows that do not meet it may come too, except for the last three kinds."""
+    """A condition on a column. Rows that do not meet it may come too, except for the last four kinds."""
 
     column: str
     compares: Compares
     value: Any = None
+    owner: str | None = None
+    """Of OWNED."""
 
 
 class Order(msgspec.Struct, frozen=True):

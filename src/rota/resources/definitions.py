@@ -16,7 +16,7 @@ from rota.model.templates import as_object
 from rota.operation import Ask
 from rota.resources import organizations, templates, users
 from rota.resources.definition_schedules import Change, changed_calendars, changed_schedules
-from rota.resources.users import permissions_of
+from rota.resources.users import new_id, permissions_of
 
 
 class Loaded(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,7 +104,7 @@ def _user(ask: Ask, entry: Entry, present: User | None) -> User:
             fields["role"] = word_of(Role, "role", fields["role"])
         if "permissions" in fields:
             fields["permissions"] = permissions_of(ask, fields["permissions"])
-    before = present or User(name=entry.name, organization="default", role=Role.USER)
+    before = present or User(id=new_id(ask), name=entry.name, organization="default", role=Role.USER)
     return msgspec.structs.replace(before, **fields)
 
 

@@ -144,7 +144,7 @@ class Jobs(Resource):
             raise ask.session.no_job(job)
         if ask.scope is EVERYTHING:
             return graph
-        jobs = {root: each for root, each in graph.jobs.items() if ask.scope.holds(each.organization, each.owner)}
+        jobs = {root: each for root, each in graph.jobs.items() if ask.scope.holds(each.organization, each.owner, each.schedule_id)}
         edges = tuple(edge for edge in graph.edges if edge.child in jobs and edge.parent in jobs)
         return msgspec.structs.replace(graph, jobs=jobs, edges=edges)
 

@@ -13,6 +13,7 @@ from rota.model.checks import check_name, listed, word_of
 from rota.model.definitions import User
 from rota.model.gate import Right, Role
 from rota.model.shapes import Shape
+from rota.model.values import dashed
 from rota.operation import Ask, Resource, operation
 
 Name = Annotated[str, Shape("The user's name.", "bob", "NAME")]
@@ -45,7 +46,13 @@ class Users(Resource):
     ) -> User:
         """Create a user, or bring a deleted one back. Once the store has a user, a name that is not a user may do nothing."""
         check_name(name, "user", ask.settings.name_max)
-        new = User(name=name, organization=organization, role=word_of(Role, "role", role), permissions=permissions_of(ask, permissions))
+        new = User(
+            id=new_id(ask),
+            name=name,
+            organization=organization,
+            role=word_of(Role, "role", role),
+            permissions=permissions_of(ask, permissions),
+        )
         present = recorded(ask).get(name)
         if present is not None and not present.removed and _rights(present) != _rights(new):
             raise Refused(f"user {name!r} is there already: change it with users.update({name!r}, …)")
@@ -85,6 +92,11 @@ class Users(Resource):
 def recorded(ask: Ask) -> dict[str, User]:
     """Return all users by name."""
     return {user.name: user for user in ask.store.users()}
+
+
+def new_id(ask: Ask) -> str:
+    """Return the id of a user who is new; one that is there keeps its own."""
+    return dashed(ask.session.ids.take(1, ask.now)[0])
 
 
 def permissions_of(ask: Ask, value: object) -> tuple[str, ...]:

@@ -7,11 +7,12 @@ from typing import Any
 
 from msgspec import UNSET, UnsetType
 
+from rota.model.grants import PRIVILEGES, GranteeKind, Privilege, TargetKind
 from rota.model.settings import DOCS
 from rota.model.urls import hide
 from rota.sql.cursor import TokenCursor
 from rota.sql.errors import SqlInvalidError, SqlOptionError
-from rota.sql.grammar import PRIVILEGES, any_of
+from rota.sql.grammar import any_of
 from rota.sql.secret_values import secret_key, secret_value
 from rota.sql.syntax import (
     AlterConnection,
@@ -25,12 +26,9 @@ from rota.sql.syntax import (
     DropRole,
     DropSecret,
     Grantee,
-    GranteeKind,
     GrantRights,
-    Privilege,
     RevokeRights,
     Target,
-    TargetKind,
 )
 from rota.sql.tokens import SqlToken, TokenKind
 from rota.sql.values import listed, name, text

@@ -19,7 +19,7 @@ MS_MAX = 4 * 10**15
 """Milliseconds beyond this can't be told in microseconds by every store: no bound is made of them."""
 WHOLE_MAX = 2**63 - 1
 NAMESPACE = UUID("6f1f7e0c-6a0e-5c53-9c80-5d1ad6a2b0e4")
-"""Of the ids of users, roles and procedures, which have names only."""
+"""Of the ids of procedures, and of whoever created a job without being a user: they have names only."""
 _SQLSTATE = re.compile(r"[0-9A-Z]{5}")
 
 
@@ -263,8 +263,9 @@ RESULT = (
 )
 
 
-def _user(name: str, source: str, what: str) -> Column:
-    return Column(name, Type.UUID, what, (source,), lambda user: name_id("user", user))
+def _named_id(name: str, sources: tuple[str, str], kind: str, what: str) -> Column:
+    """Return a column of ids of users or roles; what has only a name has an id that is made from it."""
+    return Column(name, Type.UUID, what, sources, lambda hex_id, called: id_shown(hex_id) or name_id(kind, called))
 
 
 JOBS = Table(
@@ -317,9 +318,9 @@ JOBS = Table(
             "retry_backoff_seconds", Type.INTEGER, "Delay before the first retry", POLICY, said("backoff", _base), setting="backoff_base"
         ),
         Column("timeout_seconds", Type.INTEGER, "How long a run may take; 0: no limit", POLICY, said("timeout"), setting="timeout"),
-        _user("created_by_user_uuid", "owner", "Who created it, in sys.users"),
+        _named_id("created_by_user_uuid", ("owner_id", "owner"), "user", "Who created it, in sys.users"),
         a_text("created_by", "The same by name", "owner", push=push_text),
-        Column("run_as_role_uuid", Type.UUID, "The role that it runs as", ("run_as",), lambda role: name_id("role", role)),
+        _named_id("run_as_role_uuid", ("run_as_id", "run_as"), "role", "The role that it runs as, in sys.roles"),
         *moments("created_at", "When it was created"),
         *moments("updated_at", "When it was changed last"),
         a_text("state", "ENABLED, DISABLED or PAUSED"),
@@ -510,7 +511,7 @@ USERS = Table(
     "users",
     "Users of the store.",
     (
-        _user("user_uuid", "name", "The user; made from the name"),
+        _named_id("user_uuid", ("user_id", "name"), "user", "The user"),
         a_text("user_name", "The name", "name"),
         ORGANIZATION,
         a_text("role", "system_manager, admin or user"),

@@ -122,7 +122,7 @@ class Execution:
 
     def _by_id(self, ref: UUID) -> Schedule:
         scope, schedule = self.ask.scope, self.ask.store.schedule(ref.hex)
-        if schedule is None or not scope.holds(schedule.organization, schedule.created_by):
+        if schedule is None or not scope.holds(schedule.organization, schedule.created_by, schedule.id):
             raise NotFound(str(ref))
         # One that was dropped is read by its id, too.
         if all(each.id != ref.hex for each in self.here(schedule.name, schedule.organization)):

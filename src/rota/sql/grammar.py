@@ -11,8 +11,9 @@ from enum import Enum, StrEnum, auto
 
 import msgspec
 
+from rota.model.grants import Privilege
 from rota.model.schedules import CatchUp, OnCompletion, Overlap
-from rota.sql.syntax import JobClass, Listing, Privilege, TargetKind
+from rota.sql.syntax import JobClass, Listing
 
 Words = tuple[str, ...]
 
@@ -427,19 +428,6 @@ SYS_TABLES = (
     "templates",
     "calendars",
 )
-
-PRIVILEGES: dict[Privilege, tuple[TargetKind | None, ...]] = {
-    Privilege.CREATE_JOB: (None,),
-    Privilege.EXECUTE_EXTERNAL_JOB: (None,),
-    Privilege.VIEW_JOB_HISTORY: (None, TargetKind.JOB),
-    Privilege.EXECUTE: (TargetKind.JOB,),
-    Privilege.ALTER: (TargetKind.JOB,),
-    Privilege.DROP: (TargetKind.JOB,),
-    Privilege.ALL: (TargetKind.JOB,),
-    Privilege.USE: (TargetKind.CONNECTION, TargetKind.SECRET),
-    Privilege.ROLE: (TargetKind.ROLE,),
-}
-"""The things that each can be granted on; None: on nothing in particular."""
 
 UNIT_WORDS = ("SECONDS", "MINUTES", "HOURS", "DAYS")
 UNEQUAL_UNITS = {

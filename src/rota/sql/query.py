@@ -12,7 +12,7 @@ from typing import Any
 import apsw
 
 from rota.errors import PermissionDenied, StoreError
-from rota.model.gate import EVERYTHING, Right, Scope
+from rota.model.gate import Right, Scope
 from rota.operation import Ask
 from rota.ports.scan import Bound, Order, Snapshot
 from rota.sql.catalog import Column, Table
@@ -66,10 +66,9 @@ class ScopedRows:
         """Return the orders that the store has of a table."""
         return self._snapshot.orders(table.relation) if table.relation else frozenset()
 
-    def shows(self, table: Table) -> bool:
-        """Say whether guarded columns are shown: where the actor may change all that it may read here."""
-        reach = may_change(self._ask)
-        return reach is not None and reach in {EVERYTHING, self._permitted(table).scope}
+    def changeable(self) -> Scope | None:
+        """Return the jobs whose guarded columns are shown: those that the actor may change."""
+        return may_change(self._ask)
 
     def setting(self, column: Column) -> Any:
         """Return what holds where the value of a column is NULL."""

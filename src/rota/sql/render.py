@@ -10,6 +10,7 @@ from uuid import UUID
 
 from msgspec import UNSET
 
+from rota.model.grants import GranteeKind, Privilege
 from rota.model.ordering import PRIORITIES
 from rota.model.schedules import ScheduleState
 from rota.sql.grammar import CLAUSES, KEYWORDS, Clause, Reads
@@ -41,7 +42,6 @@ from rota.sql.syntax import (
     ExplainRun,
     ForecastJobs,
     Grantee,
-    GranteeKind,
     GrantRights,
     JobName,
     Listing,
@@ -50,7 +50,6 @@ from rota.sql.syntax import (
     Parameter,
     Partition,
     PlanChange,
-    Privilege,
     RevokeRights,
     SecretText,
     SecretValue,

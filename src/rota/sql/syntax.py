@@ -17,6 +17,7 @@ from uuid import UUID
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from rota.model.grants import GranteeKind, Privilege, TargetKind
 from rota.model.schedules import CatchUp, OnCompletion, Overlap, ScheduleState
 
 JobName: TypeAlias = str | UUID
@@ -276,16 +277,6 @@ class Listing(StrEnum):
     SHARDS = "SHARDS"
 
 
-class GranteeKind(StrEnum):
-    """The kinds of grantees."""
-
-    ANY = ""
-    """A name of which the statement does not say whether it is a user's or a role's."""
-    USER = "USER"
-    ROLE = "ROLE"
-    PUBLIC = "PUBLIC"
-
-
 class Grantee(msgspec.Struct, frozen=True):
     """A user, a role, or everybody."""
 
@@ -336,29 +327,6 @@ class Select(msgspec.Struct, frozen=True):
     text: str
     parameters: tuple[str, ...] = ()
     """`?` and `:name` in the order in which they occur."""
-
-
-class Privilege(StrEnum):
-    """The privileges."""
-
-    CREATE_JOB = "CREATE JOB"
-    EXECUTE_EXTERNAL_JOB = "EXECUTE EXTERNAL JOB"
-    VIEW_JOB_HISTORY = "VIEW JOB HISTORY"
-    EXECUTE = "EXECUTE"
-    ALTER = "ALTER"
-    DROP = "DROP"
-    ALL = "ALL"
-    USE = "USE"
-    ROLE = "ROLE"
-
-
-class TargetKind(StrEnum):
-    """The kinds of things that a privilege can be granted on."""
-
-    JOB = "JOB"
-    CONNECTION = "CONNECTION"
-    SECRET = "SECRET"  # noqa: S105 - a word of the language
-    ROLE = "ROLE"
 
 
 class Target(msgspec.Struct, frozen=True):

@@ -7,13 +7,14 @@ table and keep each row once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any, Protocol
 
 import apsw
 import msgspec
 
+from rota.model.gate import Scope
 from rota.ports.scan import Bound, Compares, Order
 from rota.sql.catalog import Column, Table, Type
 from rota.sql.query_errors import not_in_sys
@@ -29,6 +30,8 @@ ALL_ROWS = 1e6
 """The cost of a scan of everything, in rows; what is passed on makes it less."""
 SHARE = {Compares.EQUAL: 1000.0, Compares.LEAST: 3.0, Compares.MOST: 3.0}
 ONE_ROW_SHARE = 1e6
+WHOSE = ("organization_id", "owner", "schedule_id")
+"""The sources that say whose a row with guarded columns is."""
 
 
 class Rows(Protocol):
@@ -40,8 +43,8 @@ class Rows(Protocol):
     def orders(self, table: Table) -> frozenset[Order]:
         """Return the orders that the store has of a table."""
 
-    def shows(self, table: Table) -> bool:
-        """Say whether guarded columns are shown to the actor."""
+    def changeable(self) -> Scope | None:
+        """Return the jobs whose guarded columns are shown to the actor; None: none of them."""
 
     def setting(self, column: Column) -> Any:
         """Return what holds where the value of a column is NULL; None: that."""
@@ -185,9 +188,13 @@ class VirtualCursor:
                 bounds.append(bound)
         used = [(place, table.columns[place]) for place in plan.used]
         keys = (table.number,) if table.number else ()
-        sources = tuple(dict.fromkeys([*keys, *(source for _, column in used for source in column.sources)])) or _first(table)
-        shows = not any(column.guarded for _, column in used) or rows.shows(table)
-        self._getters = {place: _getter(column, sources, rows.setting(column), shows=shows) for place, column in used}
+        is_guarded = any(column.guarded for _, column in used)
+        whose = WHOSE if is_guarded else ()
+        sources = tuple(dict.fromkeys([*keys, *(source for _, column in used for source in column.sources), *whose])) or _first(table)
+        self._getters = {place: _getter(column, sources, rows.setting(column)) for place, column in used}
+        if is_guarded:
+            shown = _is_inside(rows.changeable(), sources)
+            self._getters |= {place: _guarded(self._getters[place], shown) for place, column in used if column.guarded}
         order = None if plan.order is None else Order(table.columns[plan.order[0]].sources[0], plan.order[1])
         self._rows = rows.scan(table, sources, tuple(bounds), order)
         self._row = next(self._rows, None)
@@ -222,10 +229,19 @@ def _first(table: Table) -> tuple[str, ...]:
     return table.columns[0].sources[:1]
 
 
-def _getter(column: Column, sources: tuple[str, ...], usual: Any, *, shows: bool) -> Any:
+def _is_inside(scope: Scope | None, sources: tuple[str, ...]) -> Callable[[tuple[Any, ...]], bool]:
+    """Return what says whether a row is inside a scope."""
+    organization, owner, schedule_id = (sources.index(source) for source in WHOSE)
+    return lambda row: scope is not None and scope.holds(row[organization], row[owner], row[schedule_id])
+
+
+def _guarded(getter: Any, shown: Callable[[tuple[Any, ...]], bool]) -> Any:
+    """Return what takes a value from a row that the actor may change; NULL of any other."""
+    return lambda row: getter(row) if shown(row) else None
+
+
+def _getter(column: Column, sources: tuple[str, ...], usual: Any) -> Any:
     """Return what takes the value of a column from a row."""
-    if column.guarded and not shows:
-        return lambda _row: None
     shown, places = column.shown, [sources.index(source) for source in column.sources]
     first = places[0]
     if shown is None:

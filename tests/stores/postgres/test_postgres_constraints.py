@@ -565,3 +565,33 @@ def test_a_name_belongs_to_one_schedule_that_is_there(fired, raw):
 def test_a_schedule_with_rows_of_the_ledger_can_not_be_deleted(fired, raw):
     with pytest.raises(psycopg.IntegrityError, match="foreign key"):
         raw.execute("DELETE FROM schedules")
+
+
+@pytest.mark.parametrize("change", ["job_class = 'ANYWHERE'", "partition_strategy = 'SOME_SHARDS'"])
+def test_a_template_has_only_the_classes_and_the_strategies_that_there_are(fired, raw, change):
+    raw.execute("UPDATE templates SET job_class = 'LEADER_ONLY', partition_strategy = 'SHARD_SET'")
+    raw.execute("UPDATE templates SET job_class = NULL, partition_strategy = NULL")
+    with pytest.raises(psycopg.IntegrityError):
+        raw.execute(f"UPDATE templates SET {change}")
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        "'GROUP', 'ops', 'CREATE JOB', NULL, NULL, 0",
+        "'PUBLIC', 'ada', 'CREATE JOB', NULL, NULL, 0",
+        "'USER', '', 'CREATE JOB', NULL, NULL, 0",
+        "'USER', 'ada', 'ALL', NULL, NULL, 0",
+        "'USER', 'ada', 'EXECUTE', 'JOB', NULL, 0",
+        "'USER', 'ada', 'EXECUTE', 'TABLE', 'x', 0",
+        "'USER', 'ada', 'CREATE JOB', NULL, NULL, 2",
+    ],
+)
+def test_a_grant_says_only_what_can_be_said(fired, raw, values):
+    columns = "grant_id, organization_id, granted_by, granted_at, grantee_kind, grantee, privilege, target_kind, target_id, grant_option"
+    with pytest.raises(psycopg.IntegrityError):
+        raw.execute(f"INSERT INTO grants ({columns}) VALUES (gen_random_uuid(), 'default', 'root', 1, {values})")
+    good = "'USER', 'ada', 'CREATE JOB', NULL, NULL, 0"
+    raw.execute(f"INSERT INTO grants ({columns}) VALUES (gen_random_uuid(), 'default', 'root', 1, {good})")
+    with pytest.raises(psycopg.IntegrityError):
+        raw.execute(f"INSERT INTO grants ({columns}) VALUES (gen_random_uuid(), 'default', 'root', 1, {good})")

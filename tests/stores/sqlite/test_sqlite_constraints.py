@@ -411,6 +411,36 @@ def test_starts_and_plain_ends_pay_nothing_for_the_rules_about_what_can_not_chan
     assert len(program()) == with_rules
 
 
+@pytest.mark.parametrize("change", ["job_class = 'ANYWHERE'", "partition_strategy = 'SOME_SHARDS'"])
+def test_a_template_has_only_the_classes_and_the_strategies_that_there_are(fired, raw, change):
+    raw.execute("UPDATE templates SET job_class = 'LEADER_ONLY', partition_strategy = 'SHARD_SET'")
+    raw.execute("UPDATE templates SET job_class = NULL, partition_strategy = NULL")
+    with pytest.raises(apsw.ConstraintError):
+        raw.execute(f"UPDATE templates SET {change}")
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        "'GROUP', 'ops', 'CREATE JOB', NULL, NULL, 0",
+        "'PUBLIC', 'ada', 'CREATE JOB', NULL, NULL, 0",
+        "'USER', '', 'CREATE JOB', NULL, NULL, 0",
+        "'USER', 'ada', 'ALL', NULL, NULL, 0",
+        "'USER', 'ada', 'EXECUTE', 'JOB', NULL, 0",
+        "'USER', 'ada', 'EXECUTE', 'TABLE', 'x', 0",
+        "'USER', 'ada', 'CREATE JOB', NULL, NULL, 2",
+    ],
+)
+def test_a_grant_says_only_what_can_be_said(fired, raw, values):
+    columns = "grant_id, organization_id, granted_by, granted_at, grantee_kind, grantee, privilege, target_kind, target_id, grant_option"
+    with pytest.raises(apsw.ConstraintError):
+        raw.execute(f"INSERT INTO grants ({columns}) VALUES (randomblob(16), 'default', 'root', 1, {values})")
+    good = "'USER', 'ada', 'CREATE JOB', NULL, NULL, 0"
+    raw.execute(f"INSERT INTO grants ({columns}) VALUES (randomblob(16), 'default', 'root', 1, {good})")
+    with pytest.raises(apsw.ConstraintError):
+        raw.execute(f"INSERT INTO grants ({columns}) VALUES (randomblob(16), 'default', 'root', 1, {good})")
+
+
 class Anything(dict):
     def __missing__(self, name):
         return None

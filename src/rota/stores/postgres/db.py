@@ -21,7 +21,7 @@ from psycopg.types.numeric import Int8Dumper
 from rota.model.values import Claimed, Instant
 from rota.ports.scan import Bound, Compares, Order
 from rota.stores.verbs.db import About, load
-from rota.stores.verbs.relations import KEYED, RELATIONS, Kind, Words, scan_text
+from rota.stores.verbs.relations import KEYED, RELATIONS, Kind, Words, owners, scan_text
 
 ARMS_MAX = 200
 """Of more types than this only the first that are ready are asked for, and without an arm for each: a plan grows with its arms."""
@@ -41,6 +41,7 @@ SCAN_WORDS = Words(
     among={
         Kind.TEXT: "= ANY (ARRAY(SELECT json_array_elements_text({}::json)))",
         Kind.WHOLE: "= ANY (translate({}::text, '[]', '{{}}')::bigint[])",
+        Kind.ID: "= ANY (ARRAY(SELECT json_array_elements_text({}::json)::uuid))",
     },
     # Not so that an index of those that have it seems to be what was asked for.
     present="({} IS NULL) IS FALSE",
@@ -119,7 +120,7 @@ class Db:
         del values  # bounds have them all
         shapes = tuple((bound.column, bound.compares) for bound in bounds)
         what = scan_of(relation, source, columns, shapes, order)
-        given = {f"b{place}": _bound_value(bound) for place, bound in enumerate(bounds)}
+        given = {f"b{place}": _bound_value(bound) for place, bound in enumerate(bounds)} | owners(bounds)
         if any(bound.column in ONE_EACH and bound.compares in KEYED for bound in bounds):
             # Few rows: they come at once, by a plan that is kept.
             yield from self._run(what, given).fetchall()
@@ -374,7 +375,7 @@ def over_source(name: str, source: str) -> Statement:
 
 @lru_cache(SCANS_MAX)
 def _bound_value(bound: Bound) -> Any:
-    return msgspec.json.encode(bound.value).decode() if bound.compares is Compares.AMONG else bound.value
+    return msgspec.json.encode(bound.value).decode() if bound.compares in {Compares.AMONG, Compares.OWNED} else bound.value
 
 
 def limited(what: Statement) -> Statement:
@@ -446,16 +447,19 @@ _NAMES = {
         " interval jitter job_number lane last last_at last_due_at latest lease limit look made most max_crashes max_priority max_queued"
         " max_retries max_running moved newest next_at now number passed position priority progress queued_at recorded_at requested_at"
         " resolved_at rowid rules run_at sent sequence_number since slots span spare starts_at step times until version want with_result"
-        " memory pid"
+        " memory pid grant_option"
     ),
     FLAG: "depends dropped ended failed fresh not_ran told",
     REAL: "timeout",
-    ID: "adopter_id chain endpoint_id group_id job_id named new_id parent reservation_id root_id run_id schedule_id token_id",
-    PERHAPS_ID: "before_schedule template_id worker_id",
+    ID: (
+        "adopter_id chain endpoint_id grant_id group_id job_id named new_id parent reservation_id role_id root_id run_id schedule_id"
+        " token_id"
+    ),
+    PERHAPS_ID: "before_schedule template_id user_id worker_id",
     DIGEST: "hash job_hash",
     NUMBERS: "children lanes limits moments numbers rowids tails",
     WORDS: "fates names statuses types",
-    IDS: "groups roots",
+    IDS: "granted groups roots",
     PACKED: "ids schedules",
     TEXTS: "bodies",
 }

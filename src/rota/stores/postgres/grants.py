@@ -49,6 +49,8 @@ RIGHTS: dict[str, tuple[Grant, ...]] = {
         Grant("INSERT, DELETE", "job_ends"),
         Grant("INSERT, UPDATE", "templates"),
         Grant("INSERT, DELETE", "template_versions"),
+        # A job that is over may be dropped, and its grants with it.
+        Grant("DELETE", "grants"),
         Grant("INSERT, DELETE", "adhoc_types"),
         Grant("INSERT", "lanes"),
         Grant("INSERT, UPDATE", "param_digests"),
@@ -88,7 +90,7 @@ RIGHTS["server"] = (
     *RIGHTS["worker"],
     Grant("SELECT, INSERT, UPDATE", "tokens"),
     Grant("SELECT, INSERT, UPDATE, DELETE", "sessions"),
-    Grant("INSERT, UPDATE, DELETE", "organizations users pauses calendars hook_secrets"),
+    Grant("INSERT, UPDATE, DELETE", "organizations users roles grants pauses calendars hook_secrets"),
     Grant("DELETE", "templates"),
 )
 

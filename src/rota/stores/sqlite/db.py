@@ -16,7 +16,7 @@ import msgspec
 from rota.model.values import Claimed, Instant
 from rota.ports.scan import Bound, Compares, Order
 from rota.stores.verbs.db import About, load
-from rota.stores.verbs.relations import RELATIONS, Kind, Words, scan_text
+from rota.stores.verbs.relations import RELATIONS, Kind, Words, owners, scan_text
 
 ARMS_MAX = 100
 """A claim of more lanes than this is another query. The driver keeps no statement prepared that has over 16,384 characters: 115 arms."""
@@ -28,7 +28,7 @@ SCANS_MAX = 1000
 WORDS = Words(
     shown=dict.fromkeys(Kind, "{}") | {Kind.ID: "lower(hex({}))"},
     given=dict.fromkeys(Kind, "{}") | {Kind.ID: "unhex({})"},
-    among=dict.fromkeys(Kind, "IN (SELECT value FROM json_each({}))"),
+    among=dict.fromkeys(Kind, "IN (SELECT value FROM json_each({}))") | {Kind.ID: "IN (SELECT unhex(value) FROM json_each({}))"},
 )
 _ANY_TIME = {"created_from": None, "created_until": None}
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z]\w*)")
@@ -124,7 +124,7 @@ class Db:
         """Read a relation as rows are asked for."""
         shapes = tuple((bound.column, bound.compares) for bound in bounds)
         what = scan_of(relation, source, columns, shapes, order)
-        values = _ANY_TIME | values | {f"b{place}": bound.value for place, bound in enumerate(bounds)}
+        values = _ANY_TIME | values | {f"b{place}": bound.value for place, bound in enumerate(bounds)} | owners(bounds)
         cursor = self.raw.cursor()
         self._open.append(cursor)
         return iter(cursor.execute(what.text, what.values(values)))

@@ -1,4 +1,4 @@
--- Schema 19, generated from the migrations by `make schema`. Do not edit it: add a migration.
+-- Schema 20, generated from the migrations by `make schema`. Do not edit it: add a migration.
 
 CREATE TABLE meta (
     key   TEXT PRIMARY KEY,
@@ -329,7 +329,7 @@ CREATE TABLE users (
     created_by      TEXT NOT NULL,
     created_at      INTEGER NOT NULL,
     updated_at      INTEGER NOT NULL
-) STRICT;
+, user_id BLOB CHECK (length(user_id) = 16)) STRICT;
 
 CREATE INDEX jobs_tail ON jobs (priority, organization_id, position) WHERE status = 'QUEUED';
 
@@ -721,6 +721,49 @@ CREATE TABLE template_versions (
     PRIMARY KEY (template_id, version)
 ) STRICT, WITHOUT ROWID;
 
+CREATE UNIQUE INDEX users_id ON users (user_id);
+
+CREATE TABLE roles (
+    role_id         BLOB PRIMARY KEY CHECK (length(role_id) = 16),
+    organization_id TEXT NOT NULL REFERENCES organizations,
+    name            TEXT NOT NULL CHECK (length(name) BETWEEN 1 AND 255),
+    created_by      TEXT NOT NULL,
+    created_at      INTEGER NOT NULL,
+    UNIQUE (organization_id, name)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE grants (
+    grant_id        BLOB PRIMARY KEY CHECK (length(grant_id) = 16),
+    organization_id TEXT NOT NULL REFERENCES organizations,
+    grantee_kind    TEXT NOT NULL CHECK (grantee_kind IN ('USER', 'ROLE', 'PUBLIC')),
+    grantee         TEXT NOT NULL CHECK ((grantee = '') = (grantee_kind = 'PUBLIC')),
+    privilege       TEXT NOT NULL CHECK (privilege IN ('CREATE JOB', 'EXECUTE EXTERNAL JOB', 'VIEW JOB HISTORY', 'EXECUTE', 'ALTER', 'DROP', 'USE', 'ROLE')),
+    target_kind     TEXT CHECK (target_kind IN ('JOB', 'ROLE', 'CONNECTION', 'SECRET')),
+    target_id       TEXT CHECK ((target_id IS NULL) = (target_kind IS NULL)),
+    grant_option    INTEGER NOT NULL CHECK (grant_option IN (0, 1)),
+    granted_by      TEXT NOT NULL,
+    granted_at      INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE UNIQUE INDEX grants_once ON grants
+    (organization_id, grantee_kind, grantee, privilege, coalesce(target_kind, ''), coalesce(target_id, ''), granted_by);
+
+CREATE INDEX grants_on ON grants (target_kind, target_id) WHERE target_id IS NOT NULL;
+
+CREATE TRIGGER templates_words_new BEFORE INSERT ON templates
+WHEN NEW.job_class NOT IN ('LOCAL_SAFE', 'LEADER_ONLY', 'QUORUM_REQUIRED')
+     OR NEW.partition_strategy NOT IN ('ALL_SHARDS', 'SINGLE_SHARD', 'SHARD_SET', 'DYNAMIC')
+BEGIN
+    SELECT RAISE(ABORT, 'a job class or a partition strategy that does not exist');
+END;
+
+CREATE TRIGGER templates_words BEFORE UPDATE OF job_class, partition_strategy ON templates
+WHEN NEW.job_class NOT IN ('LOCAL_SAFE', 'LEADER_ONLY', 'QUORUM_REQUIRED')
+     OR NEW.partition_strategy NOT IN ('ALL_SHARDS', 'SINGLE_SHARD', 'SHARD_SET', 'DYNAMIC')
+BEGIN
+    SELECT RAISE(ABORT, 'a job class or a partition strategy that does not exist');
+END;
+
 INSERT INTO meta (key, value) VALUES ('clock', 0);
 INSERT INTO meta (key, value) VALUES ('definitions_version', 1);
 INSERT INTO meta (key, value) VALUES ('late_results', 0);
@@ -728,6 +771,6 @@ INSERT INTO meta (key, value) VALUES ('number_floor', 0);
 INSERT INTO meta (key, value) VALUES ('pulse_at', 0);
 INSERT INTO meta (key, value) VALUES ('recovered_at', 0);
 INSERT INTO meta (key, value) VALUES ('retention_clock', 0);
-INSERT INTO meta (key, value) VALUES ('schema', 19);
+INSERT INTO meta (key, value) VALUES ('schema', 20);
 INSERT INTO meta (key, value) VALUES ('tzdata', 0);
 INSERT INTO organizations (organization_id, display_name, state, created_at, signs) VALUES ('default', 'Default', 'ACTIVE', 0, 0);

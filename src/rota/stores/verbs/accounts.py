@@ -12,6 +12,7 @@ from rota.model.access import Permit, Token
 from rota.model.definitions import Organization, OrganizationState, User
 from rota.model.gate import Actor, Role
 from rota.model.values import Held, Instant, dashed, instant, moment, undashed
+from rota.stores.verbs import grants
 from rota.stores.verbs.db import Db, audit
 from rota.stores.verbs.limits import offer_again
 
@@ -72,8 +73,17 @@ def put_user(db: Db, user: User, *, actor: Actor, now: Instant) -> None:
         _keep_a_manager(db, present)
     permissions = msgspec.json.encode(user.permissions).decode()
     db.change(
-        "put_user", name=user.name, organization_id=user.organization, role=user.role, permissions=permissions, actor=actor.name, now=now
+        "put_user",
+        name=user.name,
+        user_id=None if user.id is None else undashed(user.id),
+        organization_id=user.organization,
+        role=user.role,
+        permissions=permissions,
+        actor=actor.name,
+        now=now,
     )
+    if present is not None and present.organization != user.organization:
+        grants.remove_those_of_user(db, present, _by_name(db), actor, now)
     db.change("advance_definitions")
     # Who moves between organizations is the business of neither: only a system manager reads that entry.
     moved = present is not None and present.organization != user.organization
@@ -99,6 +109,7 @@ def remove_user(db: Db, name: str, *, actor: Actor, now: Instant) -> None:
         return
     _keep_a_manager(db, present)
     db.change("remove_user", name=name, now=now)
+    grants.remove_those_of_user(db, present, _by_name(db), actor, now)
     db.change("advance_definitions")
     audit(db, actor, now, "user.remove", ("user", name), before=_rights(present), organization=present.organization)
 
@@ -106,6 +117,10 @@ def remove_user(db: Db, name: str, *, actor: Actor, now: Instant) -> None:
 def users(db: Db) -> list[User]:
     """Return every user."""
     return [_user_from(row) for row in db.rows("users")]
+
+
+def _by_name(db: Db) -> dict[str, User]:
+    return {user.name: user for user in users(db)}
 
 
 def _keep_a_manager(db: Db, present: User | None) -> None:
@@ -143,6 +158,7 @@ def _user(db: Db, name: str) -> User | None:
 
 def _user_from(row: tuple[Any, ...]) -> User:
     return User(
+        id=dashed(row[6]) if row[6] else None,
         name=row[0],
         organization=row[1],
         role=Role(row[2]),

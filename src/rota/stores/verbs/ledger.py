@@ -408,6 +408,7 @@ def occurrences(db: Db, ledger: Ledger, /, *, limit: int, before: LedgerCursor |
     values = {
         "organization_id": scope.organization or organization,
         "owner": scope.owner,
+        "granted": scope.granted,
         "fates": ledger.fates,
         "not_ran": int(ledger.not_ran),
         "before_at": at,

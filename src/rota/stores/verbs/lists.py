@@ -83,7 +83,7 @@ def _values(where: Where) -> dict[str, Any] | None:
     scope = where.scope
     if scope.organization is not None and where.organization not in {None, scope.organization}:
         return None
-    if scope.owner is not None and where.owner not in {None, scope.owner}:
+    if scope.owner is not None and where.owner not in {None, scope.owner} and not scope.granted:
         return None
     return {
         "statuses": where.status or None,
@@ -91,7 +91,9 @@ def _values(where: Where) -> dict[str, Any] | None:
         "queue": where.queue,
         "tag": where.tag,
         "organization_id": where.organization if scope.organization is None else scope.organization,
-        "owner": where.owner if scope.owner is None else scope.owner,
+        "owner": where.owner if scope.owner is None or scope.granted else scope.owner,
+        "reach": scope.owner if scope.granted else None,
+        "granted": scope.granted or None,
         "group_id": blob(where.group_id),
         "root_id": blob(where.root_id),
         "schedule_id": blob(where.schedule_id),

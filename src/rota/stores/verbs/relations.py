@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import Enum, StrEnum
+from typing import Any
 
 import msgspec
 
@@ -24,7 +25,7 @@ class Belongs(Enum):
     """Whose a row is: which parts of a scope restrict a scan."""
 
     OWNER = "owner"
-    """An owner's in an organization: columns `organization_id` and `owner`."""
+    """An owner's in an organization, or of a job that somebody was granted: columns `organization_id`, `owner` and `schedule_id`."""
     ORGANIZATION = "organization"
     SHARED = "shared"
     """An organization's, or everybody's if it names none."""
@@ -87,7 +88,7 @@ RELATIONS: dict[str, Relation] = {
     "schedules": Relation(
         _columns(
             "interval_us starts_at ends_at next_at last_at created_at updated_at priority version",
-            ids="schedule_id",
+            ids="schedule_id owner_id run_as_id",
             text="organization_id owner name description kind body job_class job_type template_name schedule_kind cron_expression timezone"
             " on_completion partition_strategy partition_shard partition_expression defaults overrides run_as state held_by catch_up"
             " overlap calendar params",
@@ -105,7 +106,8 @@ RELATIONS: dict[str, Relation] = {
         Belongs.STORE,
     ),
     "users": Relation(
-        _columns("created_at updated_at", text="name organization_id role permissions state created_by"), Belongs.ORGANIZATION
+        _columns("created_at updated_at", ids="user_id", text="name organization_id role permissions state created_by"),
+        Belongs.ORGANIZATION,
     ),
     "organizations": Relation(
         _columns("max_running max_queued max_priority created_at", text="organization_id display_name state"), Belongs.ORGANIZATION
@@ -141,8 +143,16 @@ def scoped(relation: Relation, scope: Scope) -> list[Bound] | None:
         case Belongs.ORGANIZATION:
             return [Bound("organization_id", Compares.EQUAL, scope.organization)]
         case Belongs.OWNER:
-            whose = (("organization_id", scope.organization), ("owner", scope.owner))
-            return [Bound(column, Compares.EQUAL, value) for column, value in whose if value is not None]
+            whose = (("organization_id", scope.organization), ("owner", None if scope.granted else scope.owner))
+            bounds = [Bound(column, Compares.EQUAL, value) for column, value in whose if value is not None]
+            if scope.granted and scope.owner is not None:
+                bounds.append(Bound("schedule_id", Compares.OWNED, scope.granted, scope.owner))
+            return bounds
+
+
+def owners(bounds: Sequence[Bound]) -> dict[str, Any]:
+    """Return the owners of bounds as parameters: `o0` is that of the first, and so on."""
+    return {f"o{place}": bound.owner for place, bound in enumerate(bounds) if bound.compares is Compares.OWNED}
 
 
 def scan_text(text: str, relation: Relation, words: Words, *, columns: Sequence[str], bounds: Sequence[Bound], order: Order | None) -> str:
@@ -168,6 +178,9 @@ def _condition(relation: Relation, words: Words, bound: Bound, place: int) -> st
             return words.present.format(column)
         case Compares.AMONG:
             return f"{column} {words.among[kind].format(f':b{place}')}"
+        case Compares.OWNED:
+            owner = words.given[Kind.TEXT].format(f":o{place}")
+            return f"(r.owner = {owner} OR {column} {words.among[kind].format(f':b{place}')})"
         case Compares.OWN_OR_SHARED:
             return f"({column} IS NULL OR {column} = {value})"
         case _:

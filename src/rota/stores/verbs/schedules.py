@@ -35,6 +35,7 @@ from rota.model.schedules import (
 from rota.model.values import Instant, dashed, moment
 from rota.model.webhooks import WAIT_MAX
 from rota.ports.schedules import Beat, Change, DueSchedule
+from rota.stores.verbs import grants
 from rota.stores.verbs.db import Db, audit
 
 _encode = msgspec.json.Encoder().encode
@@ -75,7 +76,7 @@ def schedules(
     db: Db, *, scope: Scope = EVERYTHING, name: str | None = None, template: str | None = None, dropped: bool = False
 ) -> list[Schedule]:
     """Return schedules inside a scope."""
-    values = {"organization_id": scope.organization, "owner": scope.owner, "name": name, "template": template}
+    values = {"organization_id": scope.organization, "owner": scope.owner, "granted": scope.granted, "name": name, "template": template}
     try:
         if name is not None and not dropped:
             return [row.value() for row in _rows_of(db.value("schedules_called", **values))]
@@ -267,6 +268,7 @@ def take_away(db: Db, before: Schedule, actor: Actor, now: Instant) -> None:
     db.change("forget_told", schedule_id=before.id)
     if before.own is not None:
         db.change("drop_own_template", template_id=before.own.id, now=now)
+    grants.remove_those_on_job(db, before.id, actor, now)
     _audit(db, actor, now, DROPPED, before, before=said(before))
 
 

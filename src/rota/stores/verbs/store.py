@@ -37,6 +37,7 @@ from rota.stores.verbs import (
     webhooks,
 )
 from rota.stores.verbs import definitions as definition_verbs
+from rota.stores.verbs import grants as grant_verbs
 from rota.stores.verbs import groups as group_verbs
 from rota.stores.verbs import repair as row_repair
 from rota.stores.verbs import schedules as schedule_verbs
@@ -364,6 +365,11 @@ class VerbStore(ABC):
     put_user = write(accounts.put_user)
     remove_user = write(accounts.remove_user)
     users = read(accounts.users)
+    add_role = write(grant_verbs.add_role)
+    drop_role = write(grant_verbs.drop_role)
+    roles = read(grant_verbs.roles)
+    change_grants = write(grant_verbs.change_grants)
+    grants = read(grant_verbs.grants)
     add_token = write(accounts.add_token)
     tokens = read(accounts.tokens)
     token_by = read(accounts.token_by)

@@ -47,7 +47,15 @@ TABLES: tuple[Table, ...] = (
         text="organization_id display_name state",
         whole="max_running max_queued max_priority created_at signs",
     ),
-    _table("users", "name", text="name organization_id role permissions state created_by", whole="created_at updated_at"),
+    _table("users", "name", id="user_id", text="name organization_id role permissions state created_by", whole="created_at updated_at"),
+    _table("roles", "role_id", id="role_id", text="organization_id name created_by", whole="created_at"),
+    _table(
+        "grants",
+        "grant_id",
+        id="grant_id",
+        text="organization_id grantee_kind grantee privilege target_kind target_id granted_by",
+        whole="grant_option granted_at",
+    ),
     _table(
         "templates",
         "template_id",

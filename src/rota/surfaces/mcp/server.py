@@ -66,7 +66,7 @@ def make_server(rota: Rota, who: Who, threads: Threads) -> Server[Any]:
     session = session_of(rota)
 
     async def list_tools(context: Any, _params: types.PaginatedRequestParams | None) -> types.ListToolsResult:
-        return types.ListToolsResult(tools=await threads.call(lambda: _listed(lambda: session.actor(who(context)))))
+        return types.ListToolsResult(tools=await threads.call(lambda: _listed(rota, lambda: session.actor(who(context)))))
 
     async def call_tool(context: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
         return await threads.call(lambda: _called(rota, lambda: session.actor(who(context)), params), long=params.name in LONG)
@@ -74,10 +74,10 @@ def make_server(rota: Rota, who: Who, threads: Threads) -> Server[Any]:
     return Server("rota", version=__version__, instructions=INSTRUCTIONS, on_list_tools=list_tools, on_call_tool=call_tool)
 
 
-def _listed(who: Callable[[], Actor]) -> list[types.Tool]:
+def _listed(rota: Rota, who: Callable[[], Actor]) -> list[types.Tool]:
     try:
         actor = who()
-        return [_described(tool) for tool in all_tools().values() if tool.is_open_to(actor)]
+        return [_described(tool) for tool in all_tools().values() if tool.is_open_to(rota, actor)]
     except StoreError as error:
         log.error("tools/list: %s: %s", error.code, error)  # noqa: TRY400 - its message says what is wrong
         raise MCPError(types.INTERNAL_ERROR, AWAY) from None

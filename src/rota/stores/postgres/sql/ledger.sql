@@ -205,7 +205,7 @@ s.name, hex(o.schedule_id) AS schedule_id, s.organization_id, o.due_at, o.last_d
 o.recorded_at
 
 -- name: occurrence_filter
-(:organization_id IS NULL OR s.organization_id = :organization_id) AND (:owner IS NULL OR s.created_by = :owner)
+(:organization_id IS NULL OR s.organization_id = :organization_id) AND (:owner IS NULL OR s.created_by = :owner OR s.schedule_id = ANY (:granted))
 AND o.due_at BETWEEN :earliest AND :latest
 AND (cardinality(:fates) = 0 OR o.fate = ANY(:fates))
 AND (:before_at IS NULL OR (o.due_at, o.schedule_id, o.fate) < (:before_at, :before_schedule, :before_fate))

@@ -19,14 +19,15 @@ ON CONFLICT (organization_id) DO UPDATE
 UPDATE organizations SET state = :state WHERE organization_id = :name;
 
 -- name: users
-SELECT name, organization_id, role, permissions, state, created_at FROM users ORDER BY name;
+SELECT name, organization_id, role, permissions, state, created_at, hex(user_id) FROM users ORDER BY name;
 
 -- name: user
-SELECT name, organization_id, role, permissions, state, created_at FROM users WHERE name = :name;
+SELECT name, organization_id, role, permissions, state, created_at, hex(user_id) FROM users WHERE name = :name;
 
 -- name: put_user
-INSERT INTO users (name, organization_id, role, permissions, created_by, created_at, updated_at)
-VALUES (:name, :organization_id, :role, :permissions, :actor, :now, :now)
+-- One that is there keeps its id.
+INSERT INTO users (name, user_id, organization_id, role, permissions, created_by, created_at, updated_at)
+VALUES (:name, :user_id, :organization_id, :role, :permissions, :actor, :now, :now)
 ON CONFLICT (name) DO UPDATE
    SET organization_id = excluded.organization_id, role = excluded.role, permissions = excluded.permissions, state = 'ACTIVE',
        updated_at = excluded.updated_at;

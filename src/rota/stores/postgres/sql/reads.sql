@@ -87,6 +87,7 @@ AND (:tag IS NULL OR EXISTS (SELECT 1 FROM json_array_elements_text(coalesce(s.t
 AND (:statuses::text IS NULL OR s.status = ANY (:statuses))
 AND (:organization_id IS NULL OR s.organization_id = :organization_id)
 AND (:owner IS NULL OR s.owner = :owner)
+AND (:reach IS NULL OR s.owner = :reach OR s.schedule_id = ANY (:granted))
 AND (:group_id IS NULL OR s.group_id = :group_id)
 AND (:root_id IS NULL OR s.root_id = :root_id)
 AND (:schedule_id IS NULL OR s.schedule_id = :schedule_id)

@@ -194,7 +194,7 @@ json_build_array({schedule_columns}, s.created_at, s.updated_at, s.dropped_at)
 s.organization_id, s.name, s.created_at
 
 -- name: schedules_asked_for
-(:organization_id IS NULL OR s.organization_id = :organization_id) AND (:owner IS NULL OR s.created_by = :owner)
+(:organization_id IS NULL OR s.organization_id = :organization_id) AND (:owner IS NULL OR s.created_by = :owner OR s.schedule_id = ANY (:granted))
 AND (:template IS NULL OR t.name = :template)
 
 -- name: schedule_ids

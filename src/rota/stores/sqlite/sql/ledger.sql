@@ -184,7 +184,7 @@ s.name, lower(hex(o.schedule_id)) AS schedule_id, s.organization_id, o.due_at, o
 o.recorded_at
 
 -- name: occurrence_filter
-(:organization_id IS NULL OR s.organization_id = :organization_id) AND (:owner IS NULL OR s.created_by = :owner)
+(:organization_id IS NULL OR s.organization_id = :organization_id) AND (:owner IS NULL OR s.created_by = :owner OR s.schedule_id IN (SELECT unhex(value) FROM json_each(:granted)))
 AND o.due_at BETWEEN :earliest AND :latest
 AND (:fates = '[]' OR o.fate IN (SELECT value FROM json_each(:fates)))
 AND (:before_at IS NULL OR (o.due_at, o.schedule_id, o.fate) < (:before_at, unhex(:before_schedule), :before_fate))

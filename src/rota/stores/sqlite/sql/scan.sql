@@ -51,7 +51,8 @@ SELECT job_type,
   FROM type WHERE job_type IS NOT NULL;
 
 -- name: scan_schedules
-SELECT s.schedule_id, s.organization_id, s.created_by AS owner, s.name, coalesce(s.description, t.description) AS description, t.kind, t.body,
+SELECT s.schedule_id, s.organization_id, s.created_by AS owner, (SELECT u.user_id FROM users AS u WHERE u.name = s.created_by) AS owner_id,
+       (SELECT r.role_id FROM roles AS r WHERE r.organization_id = s.organization_id AND r.name = s.run_as) AS run_as_id, s.name, coalesce(s.description, t.description) AS description, t.kind, t.body,
        t.job_class, t.job_type, t.name AS template_name, s.kind AS schedule_kind, s.cron_expression, s.interval_us,
        coalesce(s.at, s.starts_at) AS starts_at, s.ends_at, s.timezone,
        CASE WHEN s.state <> 'DISABLED' THEN s.next_trigger_at END AS next_at, s.last_triggered_at AS last_at, s.on_completion,
@@ -75,7 +76,7 @@ SELECT o.schedule_id, s.name, s.organization_id, s.created_by AS owner, o.due_at
 SELECT worker_id, host, kind, beat, job_types, queues, slots, started_at, stopping_at, ended_at, pid, rota_version, memory FROM workers
 
 -- name: scan_users
-SELECT name, organization_id, role, permissions, state, created_by, created_at, updated_at FROM users
+SELECT user_id, name, organization_id, role, permissions, state, created_by, created_at, updated_at FROM users
 
 -- name: scan_organizations
 SELECT organization_id, display_name, state, max_running, max_queued, max_priority, created_at FROM organizations

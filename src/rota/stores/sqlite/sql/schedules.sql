@@ -171,13 +171,13 @@ UPDATE schedules SET next_trigger_at = :next_at WHERE schedule_id = unhex(:sched
 -- name: schedules
 SELECT json_group_array(json_array({schedule_columns}, s.created_at, s.updated_at, s.dropped_at)) FROM (
     SELECT * FROM schedules WHERE (dropped_at IS NOT NULL) = :dropped AND (:organization_id IS NULL OR organization_id = :organization_id)
-       AND (:owner IS NULL OR created_by = :owner) AND (:name IS NULL OR name = :name) ORDER BY organization_id, name, created_at) AS s
+       AND (:owner IS NULL OR created_by = :owner OR schedule_id IN (SELECT unhex(value) FROM json_each(:granted))) AND (:name IS NULL OR name = :name) ORDER BY organization_id, name, created_at) AS s
  CROSS JOIN templates AS t ON t.template_id = s.template_id WHERE :template IS NULL OR t.name = :template;
 
 -- name: schedules_called
 SELECT json_group_array(json_array({schedule_columns}, s.created_at, s.updated_at, s.dropped_at)) FROM (
     SELECT * FROM schedules INDEXED BY schedules_called WHERE dropped_at IS NULL AND name = :name AND (:organization_id IS NULL OR organization_id = :organization_id)
-       AND (:owner IS NULL OR created_by = :owner) ORDER BY organization_id, name, created_at) AS s
+       AND (:owner IS NULL OR created_by = :owner OR schedule_id IN (SELECT unhex(value) FROM json_each(:granted))) ORDER BY organization_id, name, created_at) AS s
  CROSS JOIN templates AS t ON t.template_id = s.template_id WHERE :template IS NULL OR t.name = :template;
 
 -- name: schedule
@@ -187,7 +187,7 @@ SELECT json_group_array(json_array({schedule_columns}, s.created_at, s.updated_a
 -- name: schedule_ids
 SELECT lower(hex(s.schedule_id)) FROM schedules AS s CROSS JOIN templates AS t ON t.template_id = s.template_id
  WHERE (s.dropped_at IS NOT NULL) = :dropped AND (:organization_id IS NULL OR s.organization_id = :organization_id)
-   AND (:owner IS NULL OR s.created_by = :owner) AND (:name IS NULL OR s.name = :name) AND (:template IS NULL OR t.name = :template)
+   AND (:owner IS NULL OR s.created_by = :owner OR s.schedule_id IN (SELECT unhex(value) FROM json_each(:granted))) AND (:name IS NULL OR s.name = :name) AND (:template IS NULL OR t.name = :template)
  ORDER BY s.organization_id, s.name, s.created_at;
 
 -- name: schedule_named

@@ -26,9 +26,11 @@ from rota.app import Rota
 from rota.errors import InvalidOption, PermissionDenied
 from rota.model.access import csrf_of
 from rota.model.gate import Actor, Right, Role, scope_of
+from rota.model.grants import NOTHING
 from rota.model.local_time import Reading, in_zone, localized, read_moment, shown
 from rota.model.values import dashed
 from rota.model.zones import known_zone, zone_of
+from rota.operation import session_of
 from rota.surfaces.cli.output import one_line, span
 from rota.surfaces.http.access import COOKIE, cookie_name, root_of
 
@@ -143,8 +145,9 @@ class Visit:
         """Say whether the actor's right reaches anything: what it may not do is not offered."""
         if self.actor is None:
             return False
+        held = NOTHING if self.actor.role is Role.MANAGER else session_of(self.rota).holdings(self.actor, operation)
         try:
-            scope_of(self.actor, operation)
+            scope_of(self.actor, operation, held)
         except PermissionDenied:
             return False
         return True
@@ -152,7 +155,7 @@ class Visit:
     def must(self, operation: Right) -> None:
         """Refuse, in the gate's words, what the actor may not do: before it is asked whether it is sure."""
         assert self.actor is not None  # noqa: S101 - pages for nobody ask for none
-        scope_of(self.actor, operation)
+        scope_of(self.actor, operation, session_of(self.rota).holdings(self.actor, operation))
 
     @property
     def everywhere(self) -> bool:
