@@ -58,21 +58,24 @@ def forecast(
     skipped: bool = False,
     organization: str | None = None,
     limit: int | None = None,
-    simulated: bool = True,
+    simulated: int | None = None,
 ) -> Forecast:
     """Return what will run in the next hours, or between two moments: see `Rota.forecast`.
 
-    Without `simulated` no jobs meet: neither overlaps nor waits for a slot or a limit are worked out, which takes most of the time.
+    `simulated` is the number of due times that are simulated, at most; None: the setting. With 0 neither overlaps nor waits for a slot or
+    a limit are worked out, which takes most of the time.
     """
     now, settings = ask.now, ask.settings
     after, until = window(now, hours, start, end)
     shown = in_scope(ask, schedule, organization)
     most = settings.forecast_max if limit is None else whole("limit", limit, least=1, most=settings.forecast_max)
-    store = synced(ask.session)
-    everything = prospects(ask.session, store, _with_others(ask, store, shown) if simulated else shown, now if after >= now else None)
+    store, simulated_max = synced(ask.session), settings.forecast_simulated_max
+    if simulated is not None:
+        simulated_max = min(simulated, simulated_max)
+    everything = prospects(ask.session, store, _with_others(ask, store, shown) if simulated_max else shown, now if after >= now else None)
     mine = everything[: len(shown)]
     table = list_due(mine, after, until, most=most, skipped=skipped)
-    foresight = Foresight(ask, everything, now) if simulated else None
+    foresight = Foresight(ask, everything, now, most=simulated_max) if simulated_max else None
     if foresight is not None:
         foresight.look(now, after, table.end(until))
     outcomes = Outcomes(everything, wait=round(settings.dependency_wait * SECOND), most=most)
@@ -164,8 +167,9 @@ def _changes(ahead: Ahead, shown: Sequence[Prospect], jumps: Jumps) -> Iterator[
 class Foresight:
     """A look ahead at the schedules of a store: due times that meet are simulated, all others need no simulation."""
 
-    def __init__(self, ask: Ask, prospects: Sequence[Prospect], now: Instant) -> None:
+    def __init__(self, ask: Ask, prospects: Sequence[Prospect], now: Instant, *, most: int) -> None:
         """Take every schedule that may run; read how long jobs of their types take, and the slots of each worker."""
+        self._most = most
         store, settings = ask.store, ask.settings
         self._store = store
         self._registry = ask.registry
@@ -193,10 +197,7 @@ class Foresight:
 
         A window that begins later is simulated from now on, with the jobs that are there now, unless too much is due before it.
         """
-        most = self._settings.forecast_simulated_max
-        if not most:
-            self.end = after
-            return
+        most = self._most
         from_now = after >= now and not self._exceeds(most, now, after)
         begin = now if from_now else after
         live = self._live() if from_now else {}
@@ -247,7 +248,7 @@ class Foresight:
         """Simulate some schedules, and return up to when; without `live` nothing is known of what was before."""
         from rota.simulation import Order, preview  # noqa: PLC0415 - few programs need it
 
-        most = self._settings.forecast_simulated_max
+        most = self._most
         prospects = [self._prospects[place] for place in sorted(chosen)]
         due = list_due(prospects, begin, until, most=most + 1)
         end = due.entries[most][0] - 1 if len(due.entries) > most else until

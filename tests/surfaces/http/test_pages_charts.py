@@ -91,6 +91,22 @@ def test_a_month_works_out_overlaps_only_when_asked_and_says_up_to_when(rota: Ro
         assert words in root.get(address).text
 
 
+def test_the_page_of_a_schedule_simulates_few_due_times_of_others_and_says_up_to_when(rota: Rota):
+    @rota.job
+    def work() -> None: ...
+
+    rota.users.create("root", role="system_manager")
+    rota.schedule("often", "work", every="1m")
+    rota.schedule("after it", "work", every="1m", depends_on=["often"])
+    rota.schedule("seldom", "work", cron="0 9 * * *", depends_on=["often"])
+    with browsing(rota) as browser:
+        root = browser("root")
+        words = "Overlaps, dependencies and waits are worked out up to"
+        assert words not in root.get("/schedules/one?name=often").text
+        # Its tenth due time is ten days ahead, and the others have thousands until then.
+        assert words in root.get("/schedules/one?name=seldom").text
+
+
 def test_hours_that_are_counted_in_part_are_drawn_otherwise_and_say_so():
     hours = tuple(Hour(begins_at=NOON + timedelta(hours=hour), count=60) for hour in range(24))
     picture = drawn(charts.timeline(Ahead(start=NOON, end=NOON + timedelta(hours=24), hours=hours, count=1440, more=True)))

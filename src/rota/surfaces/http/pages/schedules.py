@@ -31,6 +31,8 @@ PAGE = 50
 NEXT = 10
 YEAR_H = 24 * 366
 """How far the next due times are looked for."""
+PAGE_SIMULATED_MAX = 200
+"""Due times that the page of one schedule simulates, at most: a page does not wait for as many as a forecast may take."""
 DAY_MAX = 6
 """Lines of one day of the calendar; the rest are counted."""
 LEDGER_MAX = 5000
@@ -96,7 +98,7 @@ def month(
 def _ahead(visit: Visit, start: datetime, end: datetime, which: dict[str, Any], *, exact: bool) -> Forecast:
     if exact:
         return visit.rota.forecast(start=start, end=end, skipped=True, **which)
-    return forecast(ask_for(visit.rota, Right.READ), start=start, end=end, skipped=True, simulated=False, **which)
+    return forecast(ask_for(visit.rota, Right.READ), start=start, end=end, skipped=True, simulated=0, **which)
 
 
 def _lines(
@@ -166,9 +168,12 @@ def show_one(
         before=None if not before else wire.unseal(before, LedgerCursor),
         organization=found.organization,
     )
-    coming: list[ForecastItem] = []
+    coming: Forecast | None = None
     if found.state is not ScheduleState.DISABLED:
-        coming = visit.rota.forecast(YEAR_H, schedule=name, organization=found.organization, skipped=True, limit=NEXT)
+        ask = ask_for(visit.rota, Right.READ)
+        coming = forecast(
+            ask, YEAR_H, schedule=name, organization=found.organization, skipped=True, limit=NEXT, simulated=PAGE_SIMULATED_MAX
+        )
     return visit.page(
         "schedule.html",
         it=found,
