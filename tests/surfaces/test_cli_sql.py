@@ -107,7 +107,8 @@ def test_an_error_shows_its_place_and_what_was_executed(jobs):
     assert result.stdout == "PAUSE JOB\n"
     error, line, caret = result.stderr.splitlines()
     assert error == (
-        "error: 2:8: sys.jobs has no column nope; it has job_uuid, job_name, description, job_class, job_type, job_sql, … (statement 2 of 3; 1 executed) (unknown_column, SQLSTATE 42703)"
+        "error: 2:8: sys.jobs has no column nope; it has job_uuid, job_name, description, job_class, job_type, job_sql, …"
+        " (statement 2 of 3; 1 executed) (unknown_column, SQLSTATE 42703)"
     )
     assert line == "SELECT nope …"
     assert caret.index("^") == line.index("nope")
