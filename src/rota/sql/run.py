@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from rota.errors import InvalidOption, RotaError
 from rota.model.gate import Right
 from rota.operation import Ask, View, ask_for
-from rota.sql import job_commands, job_listings
+from rota.sql import access_commands, job_commands, job_listings
 from rota.sql.execution import Execution, Refusal, Values, failure, not_yet
 from rota.sql.parser import Parsed, parse_script
 from rota.sql.result import Result
@@ -54,8 +54,7 @@ class Doing(NamedTuple):
 def _not_yet(run: Execution, statement: Any) -> Result:
     del statement
     words = run.parsed.source.text[run.parsed.start : run.parsed.end].upper().split()
-    heading = words[0] if words[0] in {"GRANT", "REVOKE"} else " ".join(words[:2])
-    raise not_yet("", f"{heading} is not available yet")
+    raise not_yet("", f"{' '.join(words[:2])} is not available yet")
 
 
 def _select(run: Execution, statement: Select) -> Result:
@@ -80,7 +79,10 @@ DOINGS: dict[type, Doing] = {
     Select: Doing(Right.READ, _select),
     SetJobSecret: Doing(Right.ALTER_JOBS, _not_yet),
     DropJobSecret: Doing(Right.ALTER_JOBS, _not_yet),
-    **dict.fromkeys((GrantRights, RevokeRights, CreateRole, DropRole), Doing(Right.MANAGE_ORGANIZATIONS, _not_yet)),
+    GrantRights: Doing(Right.GRANT, access_commands.grant_rights),
+    RevokeRights: Doing(Right.GRANT, access_commands.revoke_rights),
+    CreateRole: Doing(Right.MANAGE_GRANTS, access_commands.create_role),
+    DropRole: Doing(Right.MANAGE_GRANTS, access_commands.drop_role),
     **dict.fromkeys((CreateSecret, AlterSecret, DropSecret), Doing(Right.MANAGE_ORGANIZATIONS, _not_yet)),
     **dict.fromkeys((CreateConnection, AlterConnection, DropConnection), Doing(Right.MANAGE_ORGANIZATIONS, _not_yet)),
     AlterSystem: Doing(Right.OPERATE, _not_yet),
