@@ -41,13 +41,16 @@ PrivilegeName = Annotated[
 ]
 GranteeName = Annotated[str, Shape("The user or the role that gets it, or PUBLIC.", "bob", "GRANTEE")]
 Kind = Annotated[
-    GranteeKind | str | None,
-    Shape("USER or ROLE, where a user and a role have the same name. Default: the one that exists.", "USER", "KIND", wire=str | None),
+    str | None, Shape("USER or ROLE, where a user and a role have the same name. Default: the one that exists.", "USER", "KIND")
 ]
 JobName = Annotated[str | None, Shape("The job that it is about, by the name of its schedule.", "nightly", "NAME")]
 RoleName = Annotated[str | None, Shape("Of ROLE: the role.", metavar="NAME")]
 ConnectionName = Annotated[str | None, Shape("Of USE: a connection.", metavar="NAME")]
 SecretName = Annotated[str | None, Shape("Of USE: a secret.", metavar="NAME")]
+
+
+OPTIONS = {TargetKind.JOB: "job", TargetKind.ROLE: "role", TargetKind.CONNECTION: "connection", TargetKind.SECRET: "secret_name"}
+"""The parameter for each kind of thing."""
 
 
 class GrantTarget(msgspec.Struct, frozen=True):
@@ -108,7 +111,7 @@ class Grants(Resource):
         job: JobName = None,
         role: RoleName = None,
         connection: ConnectionName = None,
-        secret: SecretName = None,
+        secret_name: SecretName = None,
         grant_option: Annotated[bool, Shape("The grantee may grant it further.")] = False,
         organization: Organization = None,
     ) -> builtins.list[Grant]:
@@ -117,7 +120,7 @@ class Grants(Resource):
         ALL is EXECUTE, ALTER, DROP and VIEW JOB HISTORY, each granted for itself.
         """
         wanted = word_of(Privilege, "privilege", privilege)
-        things = {TargetKind.JOB: job, TargetKind.ROLE: role, TargetKind.CONNECTION: connection, TargetKind.SECRET: secret}
+        things = {TargetKind.JOB: job, TargetKind.ROLE: role, TargetKind.CONNECTION: connection, TargetKind.SECRET: secret_name}
         given = [(kind, name) for kind, name in things.items() if name is not None]
         if len(given) > 1:
             raise InvalidOption(f"{' and '.join(kind.lower() for kind, _ in given)} are given: a privilege is granted on one thing")
@@ -126,8 +129,9 @@ class Grants(Resource):
         schedule = named(ask, job, organization) if job is not None else None
         where = organization_of(ask, schedule, organization)
         target = target_named(ask, on, name, where, schedule)
-        word = GranteeKind.ANY if kind is None else word_of(GranteeKind, "kind", kind)
-        recipients = [recipient_named(ask, word, "" if grantee.upper() == GranteeKind.PUBLIC else grantee, where)]
+        everybody = kind is None and grantee == GranteeKind.PUBLIC
+        word = GranteeKind.PUBLIC if everybody else GranteeKind.ANY if kind is None else word_of(GranteeKind, "kind", kind)
+        recipients = [recipient_named(ask, word, grantee, where)]
         return builtins.list(grant(ask, [wanted], target, recipients, organization=where, grant_option=grant_option).grants)
 
     @operation(Right.GRANT, http="DELETE /grants/{id}", cli="grant delete", status=204, confirm="Revoke the grant {id}?")
@@ -168,8 +172,8 @@ def target_named(ask: Ask, kind: TargetKind | None, name: str | None, organizati
 
 
 def recipient_named(ask: Ask, kind: GranteeKind, name: str, organization: str) -> Recipient:
-    """Return the user or the role that a name means in an organization; without a name, everybody."""
-    if kind is GranteeKind.PUBLIC or not name:
+    """Return the user or the role that a name means in an organization, or everybody."""
+    if kind is GranteeKind.PUBLIC:
         return Recipient(GranteeKind.PUBLIC)
     ask.registry.sync(ask.store, ask.now)
     user = ask.registry.users.get(name)
@@ -190,8 +194,8 @@ def _refuse_misfit(privilege: Privilege, kind: TargetKind | None) -> None:
     """Refuse a privilege on a thing that it can't be about."""
     if kind in PRIVILEGES[privilege]:
         return
-    fitting = [f"{each.lower()}=" for each in PRIVILEGES[privilege] if each is not None]
-    remedy = f"pass {' or '.join(fitting)}" if fitting else f"leave out {kind.lower()}=" if kind is not None else ""
+    fitting = [f"{OPTIONS[each]}=" for each in PRIVILEGES[privilege] if each is not None]
+    remedy = f"pass {' or '.join(fitting)}" if fitting else "leave it out"
     raise InvalidOption(
         f"privilege={privilege!r} is not granted on {'nothing in particular' if kind is None else f'a {kind.lower()}'}: {remedy}"
     )
