@@ -42,10 +42,12 @@ if TYPE_CHECKING:
     from rota.resources.audit import Audit
     from rota.resources.calendars import Calendars
     from rota.resources.dead_letters import DeadLetters
+    from rota.resources.grants import Grants
     from rota.resources.groups import Groups
     from rota.resources.jobs import Jobs
     from rota.resources.organizations import Organizations
     from rota.resources.queues import Queues
+    from rota.resources.roles import Roles
     from rota.resources.schedules import Schedules
     from rota.resources.store import StoreOperations
     from rota.resources.templates import Templates
@@ -93,6 +95,8 @@ class Rota(View):
     workers: Noun[Workers] = Noun("Workers that are registered with the store.")
     organizations: Noun[Organizations] = Noun("Organizations that share the store.")
     users: Noun[Users] = Noun("Users and their roles.")
+    roles: Noun[Roles] = Noun("Roles of organizations, which privileges are granted to.")
+    grants: Noun[Grants] = Noun("Privileges: who was granted what.")
     tokens: Noun[Tokens] = Noun("Tokens for the HTTP API and the dashboard.")
     webhooks: Noun[Webhooks] = Noun("Webhooks and their deliveries.")
     audit: Noun[Audit] = Noun("The audit trail.")

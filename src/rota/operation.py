@@ -342,6 +342,8 @@ NOUNS: dict[str, str] = {
     "workers": "Workers",
     "organizations": "Organizations",
     "users": "Users",
+    "roles": "Roles",
+    "grants": "Grants",
     "tokens": "Tokens",
     "webhooks": "Webhooks",
     "audit": "Audit",

@@ -88,10 +88,13 @@ def test_an_error_of_a_statement_survives_a_pickle(rota):
         ("SHOW JOB nosuch", "unknown_job", "42704", 10),
         ("SHOW JOB '00000000-0000-0000-0000-000000000000'", "unknown_job", "42704", 10),
         ("EXPLAIN JOB RUN 00000000-0000-0000-0000-000000000000", "unknown_run", "42704", 17),
-        ("GRANT EXECUTE ON JOB a TO nobody", "not_available", "0A000", 1),
+        ("GRANT EXECUTE ON JOB a TO nobody", "unknown_grantee", "42704", 27),
+        ("GRANT EXECUTE ON JOB nosuch TO PUBLIC", "unknown_job", "42704", 22),
+        ("GRANT ROLE nosuch TO PUBLIC", "unknown_role", "42704", 12),
+        ("DROP ROLE nosuch", "not_found", "42704", 11),
         ("CREATE SECRET s VALUE 'canary'", "not_available", "0A000", 1),
         ("ALTER SYSTEM SET scheduler.enabled = true", "not_available", "0A000", 1),
-        ("SHOW ROLES", "not_available", "0A000", 1),
+        ("SHOW SECRETS", "not_available", "0A000", 1),
     ],
 )
 def test_a_statement_that_only_the_store_can_refuse_names_its_place_and_its_sqlstate(rota, text, code, sqlstate, column):

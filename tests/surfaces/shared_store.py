@@ -104,6 +104,11 @@ class SharedStore:
         )
         return [_dashed(endpoint_id) for (endpoint_id,) in rows]
 
+    def grants(self) -> list[str]:
+        """Return every grant."""
+        rows = self._once(("grants", ""), lambda: self._sql("SELECT lower(hex(grant_id)) FROM grants ORDER BY 1", ""))
+        return [_dashed(grant_id) for (grant_id,) in rows]
+
     def cursors(self) -> list[tuple[int, str, str]]:
         """Return places in the ledger, of all organizations."""
         rows = self._once(
@@ -178,6 +183,8 @@ def fill(store: SharedStore) -> None:
         _ended(rota, name)
     for name in ORGANIZATIONS:
         _scheduled(rota, name)
+    for name in ORGANIZATIONS:
+        _granted(rota, name)
     for _ in range(3):
         store.clock.advance(minutes=40)
         rota.turn()
@@ -241,6 +248,22 @@ def _scheduled(rota: Rota, name: str) -> None:
     rota.acting_as("chief").schedules.create(f"own-{name}", "work", every=7200, organization=name)
     rota.acting_as("chief").schedules.update(f"own-{name}", description=f"edited for {name}", organization=name)
     rota.acting_as(admin).schedules.fire(f"own-{name}")
+
+
+def _granted(rota: Rota, name: str) -> None:
+    """Make roles, and grant users, roles and everybody whatever can be granted: none of it leads out of the organization."""
+    user, other = f"user1-{name}", f"user2-{name}"
+    chief = rota.acting_as(Actor("chief", name, "system_manager"))
+    for role in ("ops", f"ops-{name}"):
+        rota.acting_as(f"admin1-{name}").roles.create(role)
+    chief.grants.create("ALL", user, job="common", grant_option=True)
+    chief.grants.create("ALTER", f"ops-{name}", job=f"nightly-{name}")
+    chief.grants.create("ROLE", user, role=f"ops-{name}", grant_option=True)
+    chief.grants.create("ROLE", other, role="ops")
+    chief.grants.create("CREATE JOB", "ops")
+    chief.grants.create("VIEW JOB HISTORY", "PUBLIC", job="shared")
+    chief.grants.create("EXECUTE EXTERNAL JOB", user)
+    rota.acting_as(user).grants.create("EXECUTE", other, job="common")
 
 
 def timedelta_from(rota: Rota, **duration: float) -> datetime:
@@ -327,6 +350,8 @@ OTHERS = {
     "audit": "SELECT * FROM audit WHERE organization_id IS NOT ?1 ORDER BY audit_id",
     "organizations": "SELECT organization_id, display_name, state, max_running, max_queued, max_priority, created_at,"
     " iif(organization_id = ?1, 0, signs) FROM organizations ORDER BY organization_id",
+    "roles": "SELECT * FROM roles WHERE organization_id <> ?1 ORDER BY role_id",
+    "grants": "SELECT * FROM grants WHERE organization_id <> ?1 ORDER BY grant_id",
     "endpoints": "SELECT * FROM endpoints WHERE organization_id <> ?1 ORDER BY endpoint_id",
     "hook_secrets": "SELECT * FROM hook_secrets WHERE owner <> 'organization:' || ?1"
     " AND owner NOT IN (SELECT lower(hex(endpoint_id)) FROM endpoints WHERE organization_id = ?1) ORDER BY owner",
@@ -353,4 +378,7 @@ MARKS = (
     f"SELECT lower(hex(run_id)) FROM job_runs WHERE job_number IN ({_THEIRS})",
     "SELECT lower(hex(schedule_id)) FROM schedules WHERE organization_id <> ?1",
     "SELECT lower(hex(endpoint_id)) FROM endpoints WHERE organization_id <> ?1",
+    "SELECT lower(hex(role_id)) FROM roles WHERE organization_id <> ?1",
+    "SELECT lower(hex(grant_id)) FROM grants WHERE organization_id <> ?1",
+    "SELECT lower(hex(user_id)) FROM users WHERE organization_id <> ?1 AND role <> 'system_manager'",
 )

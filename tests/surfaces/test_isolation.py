@@ -18,8 +18,10 @@ from rota import NewJob, Rota
 from rota.engine import doctor
 from rota.engine.explain import Explanation
 from rota.errors import RotaError
+from rota.model.grants import Privilege
 from rota.operation import NOUNS, noun
 from rota.results import Log
+from rota.sql.catalog import TABLES
 from tests.support.proof import size
 from tests.surfaces.shared_store import HOME, MANAGERS, ORGANIZATIONS, PEOPLE, TEMPLATES, Person, SharedStore, fill, person, schedule_names
 
@@ -49,8 +51,21 @@ OF_JOBS = [
     'SHOW JOB RUNS FOR "{}" LIMIT 5',
     'SHOW AUDIT FOR JOB "{}"',
     'FORECAST JOB "{}" FOR 1 HOUR',
+    'GRANT ALL ON JOB "{}" TO PUBLIC',
+    'REVOKE ALL ON JOB "{}" FROM PUBLIC CASCADE',
+    'SHOW GRANTS FOR JOB "{}"',
 ]
 """Statements about a job by its name."""
+OF_NAMES = [
+    *(f'GRANT {what} TO {kind}"{{}}"' for what in ("CREATE JOB", 'EXECUTE ON JOB "common"', "ROLE ops") for kind in ("", "USER ", "ROLE ")),
+    'REVOKE VIEW JOB HISTORY ON JOB "shared" FROM "{}"',
+    'REVOKE EXECUTE ON JOB "common" FROM "{}" CASCADE',
+    'GRANT ROLE "{}" TO PUBLIC',
+    'CREATE ROLE "{}"',
+    'DROP ROLE "{}"',
+    'SHOW GRANTS FOR "{}"',
+]
+"""Statements about a user or a role by its name."""
 OF_RUNS = ["CANCEL JOB RUN '{}'", "EXPLAIN JOB RUN '{}'", "SHOW JOB '{}'"]
 STARTING = {"run", "running", "start", "stop", "webhooks.test"}
 """Start and stop workers, or send: refused to most, and left out for system managers, whose workers would go on by themselves."""
@@ -107,12 +122,16 @@ class Pool:
         self.schedule = st.sampled_from(["mine", "nothing", *schedule_names(mine), *names])
         self.calendar = st.sampled_from(["mine", "common", "nothing", *(f"days-{name}" for name in ORGANIZATIONS)])
         self.place = st.sampled_from(store.cursors())
+        self.role = st.sampled_from(["ops", "mine", "nothing", *(f"ops-{name}" for name in ORGANIZATIONS)])
+        self.grant = st.sampled_from([*store.grants(), jobs[0][0], "nonsense"])
         self.webhook = st.sampled_from([*store.webhooks(), jobs[0][0], "nonsense"])
         self.their_webhook = st.sampled_from([*store.webhooks(mine), "nonsense"])
         self.url = st.sampled_from(["https://mine.example/", "http://x", *(f"https://{name}.example/hooks" for name in ORGANIZATIONS)])
         said = st.one_of(
             st.sampled_from(["SHOW JOBS", "SHOW JOB RUNS", "SHOW OCCURRENCES", "SHOW DEPENDENCIES", "SHOW AUDIT", "SHOW METRICS"]),
-            st.sampled_from(["SHOW SCHEDULER", "SHOW SETTINGS", "FORECAST FOR 1 HOUR"]),
+            st.sampled_from(["SHOW SCHEDULER", "SHOW SETTINGS", "FORECAST FOR 1 HOUR", "SHOW GRANTS", "SHOW ROLES"]),
+            st.builds("SELECT * FROM sys.{}".format, st.sampled_from(sorted(TABLES))),
+            st.builds(lambda form, name: form.format(name), st.sampled_from(OF_NAMES), st.one_of(self.name, self.role)),
             st.builds(lambda form, name: form.format(name), st.sampled_from(OF_JOBS), self.schedule),
             st.builds(lambda form, job_id: form.format(job_id), st.sampled_from(OF_RUNS), self.id),
         )
@@ -157,6 +176,21 @@ class Pool:
         """Return what to give for a parameter; None if there is nothing to be learnt from it."""
         if "schedule" in method or method in {"forecast", "plan"}:
             found = ({"name": self.schedule, "schedule": st.one_of(st.none(), self.schedule)} | self.said).get(parameter)
+            if found is not None:
+                return found
+        if method.startswith(("roles.", "grants.")):
+            found = {
+                "name": self.role,
+                "id": self.grant,
+                "job": st.one_of(st.none(), self.schedule),
+                "role": st.one_of(st.none(), self.role),
+                "privilege": st.sampled_from([*Privilege, "NOTHING"]),
+                "grantee": st.one_of(self.name, self.role, st.just("PUBLIC")),
+                "kind": st.sampled_from([None, "USER", "ROLE"]),
+                "cascade": st.booleans(),
+                "option_only": st.booleans(),
+                "grant_option": st.booleans(),
+            }.get(parameter)
             if found is not None:
                 return found
         special = {
@@ -408,6 +442,9 @@ def test_what_others_do_changes_nothing_that_one_is_told(shared, tmp_path, role)
         as_user.group([("work", {}), ("dies", {})])
         as_admin.organizations.resume(name)
         as_chief.users.create(f"new-{name}", organization=name)
+        as_admin.roles.create("new")
+        as_admin.grants.create("ALL", "PUBLIC", job="common")
+        as_admin.grants.create("VIEW JOB HISTORY", user)
         as_admin.schedules.create("new", "work", every=60)
         as_admin.schedules.update("common", every=60, params={"text": "x"})
         as_chief.schedules.delete(f"child-{name}", organization=name)

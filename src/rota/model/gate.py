@@ -175,6 +175,7 @@ class Scope(msgspec.Struct, frozen=True):
 
 
 EVERYTHING = Scope()
+HISTORY = Entitlement(Privilege.VIEW_JOB_HISTORY)
 NOBODY = ""
 """The owner of nothing: names are not empty."""
 
@@ -190,7 +191,7 @@ def scope_of(actor: Actor, operation: Right, holdings: Holdings = NOTHING) -> Sc
     reach, privilege = RIGHTS[operation][actor.role], _GIVEN_BY.get(operation)
     if reach is Reach.ALL:
         return EVERYTHING
-    if reach is Reach.ORGANIZATION or privilege in holdings.anywhere:
+    if reach is Reach.ORGANIZATION or privilege in holdings.anywhere or (operation is Right.GRANT and holdings.may_grant(HISTORY)):
         return Scope(actor.organization)
     jobs = holdings.grantable_jobs if operation is Right.GRANT else () if privilege is None else holdings.jobs.get(privilege, ())
     if reach is Reach.OWN:

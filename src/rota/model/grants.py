@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 
@@ -124,6 +124,16 @@ def described(privilege: Privilege, kind: TargetKind | None, name: str | None) -
     if privilege is Privilege.ROLE:
         return f"role {name}"
     return str(privilege) if kind is None else f"{privilege} on {kind.lower()} {name}"
+
+
+SHOWN = 5
+"""Grants that a message names."""
+
+
+def named_grants(grants: Sequence[Grant]) -> str:
+    """Return grants as a message names them: the first few."""
+    shown = ", ".join(map(str, grants[:SHOWN]))
+    return f"{shown} and {len(grants) - SHOWN:,} more" if len(grants) > SHOWN else shown
 
 
 class GrantChanges(msgspec.Struct, kw_only=True, frozen=True):

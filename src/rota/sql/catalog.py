@@ -645,13 +645,14 @@ PERFORMANCE = Table(
 
 ROLES = Table(
     "roles",
-    "Roles that jobs can run as.",
+    "Roles of organizations, which privileges are granted to.",
     _own(
         ("role_uuid", Type.UUID, "The role"),
         ("role_name", Type.TEXT, "Its name"),
         ("organization", Type.TEXT, "Whose it is"),
         ("created_by", Type.TEXT, "Who created it"),
         ("created_at", Type.BIGINT, "When, in milliseconds since 1970 UTC"),
+        ("created_at_ts", Type.TEXT, "The same as ISO 8601"),
     ),
     Right.READ_ORGANIZATIONS,
     key=("role_uuid",),
@@ -659,20 +660,23 @@ ROLES = Table(
 
 GRANTS = Table(
     "grants",
-    "Privileges that were granted.",
+    "Privileges that were granted: an admin sees all of its organization, a user its own and those it has made.",
     _own(
-        ("grantee", Type.TEXT, "Who has it"),
+        ("grant_uuid", Type.UUID, "The grant"),
+        ("grantee", Type.TEXT, "Who has it: the name of a user or a role, or PUBLIC"),
         ("grantee_kind", Type.TEXT, "USER, ROLE or PUBLIC"),
         ("privilege", Type.TEXT, "The privilege"),
-        ("object_kind", Type.TEXT, "JOB, CONNECTION, SECRET or ROLE; empty: everything"),
-        ("object", Type.TEXT, "Its name; empty: all of them"),
+        ("object_kind", Type.TEXT, "JOB, CONNECTION, SECRET or ROLE; NULL: nothing in particular"),
+        ("object", Type.TEXT, "Its name"),
+        ("object_uuid", Type.UUID, "Of a job or a role: its id"),
         ("grantable", Type.INTEGER, "Whether the grantee may grant it, as 0 or 1"),
         ("organization", Type.TEXT, "Where it holds"),
         ("granted_by", Type.TEXT, "Who granted it"),
         ("granted_at", Type.BIGINT, "When, in milliseconds since 1970 UTC"),
+        ("granted_at_ts", Type.TEXT, "The same as ISO 8601"),
     ),
-    Right.READ_ORGANIZATIONS,
-    key=("grantee", "grantee_kind", "privilege", "object_kind", "object", "organization"),
+    Right.READ,
+    key=("grant_uuid",),
 )
 
 TABLES: dict[str, Table] = {

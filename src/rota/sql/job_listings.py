@@ -18,6 +18,7 @@ from rota.model.values import SECOND, Instant, Job, dashed, moment, moment_of, u
 from rota.ports.schedules import Ledger
 from rota.ports.store import Where
 from rota.schedule_views import in_scope, occurrence_view, schedule_view
+from rota.sql.access_commands import show_grants, show_roles
 from rota.sql.execution import Execution, Refusal, not_yet
 from rota.sql.job_definition import alteration, clauses_of, new_job
 from rota.sql.patterns import like
@@ -213,6 +214,8 @@ LISTERS: dict[Listing, Callable[[Execution, Show], tuple[tuple[str, ...], Iterab
     Listing.JOB_RUNS: _job_runs,
     Listing.OCCURRENCES: _occurrences,
     Listing.DEPENDENCIES: _dependencies,
+    Listing.GRANTS: show_grants,
+    Listing.ROLES: show_roles,
     Listing.SETTINGS: _settings,
     Listing.AUDIT: _audit,
     Listing.SCHEDULER: _scheduler,

@@ -1,22 +1,26 @@
-"""Tables of sys that are no relations of the store: settings, metrics, and what does not exist yet."""
+"""Tables of sys that are not scanned: settings, metrics, roles and grants, and those that do not exist yet."""
 
 from __future__ import annotations
 
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from typing import Any
 
 import msgspec
 
 from rota.model.figures import NO_RUN, percentile_s
+from rota.model.grants import TargetKind
 from rota.model.settings import DOCS, Settings
 from rota.model.states import Status
 from rota.model.urls import hide
-from rota.model.values import SECOND
+from rota.model.values import SECOND, instant
 from rota.operation import Ask
+from rota.resources.grants import visible_grants
 from rota.resources.measures import HOUR_US, Measures, measures
-from rota.sql.catalog import moment_shown, ms_shown
+from rota.resources.roles import visible_roles
+from rota.sql.catalog import id_shown, moment_shown, ms_shown
 
 Row = dict[str, Any]
 FAILED = frozenset({Status.FAILED, Status.TIMED_OUT, Status.DEAD_LETTER})
@@ -123,5 +127,47 @@ def _of_workers(look: Measures) -> Iterator[Value]:
         yield "rota_queue_depth", {"queue": queue.name}, queue.waiting, "jobs"
 
 
-REPORTS: dict[str, Callable[[Ask], Iterator[Row]]] = {"settings": settings_rows, "performance": performance_rows}
-"""Those that have rows. Secrets, roles and grants do not exist yet."""
+def role_rows(ask: Ask) -> Iterator[Row]:
+    """Go through the roles that the actor may see."""
+    for role in visible_roles(ask):
+        yield {
+            "role_uuid": role.id,
+            "role_name": role.name,
+            "organization": role.organization,
+            "created_by": role.created_by,
+            **_moment("created_at", role.created_at),
+        }
+
+
+def grant_rows(ask: Ask) -> Iterator[Row]:
+    """Go through the grants that the actor may see."""
+    for grant in visible_grants(ask):
+        has_id = grant.target_kind in {TargetKind.JOB, TargetKind.ROLE}
+        yield {
+            "grant_uuid": grant.id,
+            "grantee": grant.grantee or str(grant.grantee_kind),
+            "grantee_kind": str(grant.grantee_kind),
+            "privilege": str(grant.privilege),
+            "object_kind": None if grant.target_kind is None else str(grant.target_kind),
+            "object": grant.target,
+            "object_uuid": id_shown(grant.target_id) if has_id else None,
+            "grantable": int(grant.grant_option),
+            "organization": grant.organization,
+            "granted_by": grant.granted_by,
+            **_moment("granted_at", grant.granted_at),
+        }
+
+
+def _moment(name: str, at: datetime | None) -> Row:
+    """Return the two columns of a moment."""
+    when = None if at is None else instant(at)
+    return {name: ms_shown(when), f"{name}_ts": moment_shown(when)}
+
+
+REPORTS: dict[str, Callable[[Ask], Iterator[Row]]] = {
+    "settings": settings_rows,
+    "performance": performance_rows,
+    "roles": role_rows,
+    "grants": grant_rows,
+}
+"""Those that have rows. Secrets do not exist yet."""

@@ -11,7 +11,7 @@ from rota.model.gate import Right
 from rota.operation import Ask, View, ask_for, seen_from, session_of
 from rota.ports.store import Store
 from rota.session import Session
-from rota.sql import job_commands, job_listings
+from rota.sql import access_commands, job_commands, job_listings
 from rota.sql.errors import SqlLimitError, SqlStatementError
 from rota.sql.execution import Execution, Refusal, Values, failure, heading, not_yet
 from rota.sql.interruption import CANCELLED, is_stopped
@@ -89,7 +89,10 @@ DOINGS: dict[type, Doing] = {
     Select: Doing(Right.READ, _select),
     SetJobSecret: Doing(Right.ALTER_JOBS, _not_yet),
     DropJobSecret: Doing(Right.ALTER_JOBS, _not_yet),
-    **dict.fromkeys((GrantRights, RevokeRights, CreateRole, DropRole), Doing(Right.MANAGE_ORGANIZATIONS, _not_yet, atomic=True)),
+    GrantRights: Doing(Right.GRANT, access_commands.grant_rights, atomic=True),
+    RevokeRights: Doing(Right.GRANT, access_commands.revoke_rights, atomic=True),
+    CreateRole: Doing(Right.MANAGE_GRANTS, access_commands.create_role, atomic=True),
+    DropRole: Doing(Right.MANAGE_GRANTS, access_commands.drop_role, atomic=True),
     **dict.fromkeys((CreateSecret, AlterSecret, DropSecret), Doing(Right.MANAGE_ORGANIZATIONS, _not_yet)),
     **dict.fromkeys((CreateConnection, AlterConnection, DropConnection), Doing(Right.MANAGE_ORGANIZATIONS, _not_yet)),
     AlterSystem: Doing(Right.OPERATE, _not_yet),

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rota.errors import NotFound, Refused, StillNeeded
 from rota.model.definitions import User, by_right
 from rota.model.gate import Actor
 from rota.model.grants import (
+    SHOWN,
     CustomRole,
     Grant,
     GrantChanges,
@@ -16,14 +17,12 @@ from rota.model.grants import (
     Privilege,
     TargetKind,
     dependents,
+    named_grants,
 )
 from rota.model.values import Instant, dashed, moment, undashed
 from rota.ports.store import DefinitionsChanged
 from rota.stores.verbs.db import Db, audit
 from rota.stores.verbs.definitions import same_definitions
-
-SHOWN = 5
-"""Grants that a refusal names."""
 
 
 def roles(db: Db) -> list[CustomRole]:
@@ -54,7 +53,7 @@ def drop_role(db: Db, role_id: str, *, actor: Actor, now: Instant) -> None:
     role = _role(row)
     naming = [grant for grant in grants(db) if _names(grant, role)]
     if naming:
-        raise StillNeeded(f"role {role.name!r} can't be dropped while grants name it: revoke {listed(naming)} first")
+        raise StillNeeded(f"role {role.name!r} can't be dropped while grants name it: revoke {named_grants(naming)} first")
     jobs = [name for (name,) in db.rows("schedules_run_as", organization_id=role.organization, name=role.name, limit=SHOWN)]
     if jobs:
         raise StillNeeded(f"role {role.name!r} can't be dropped while jobs run as it: change {', '.join(jobs)} first")
@@ -148,12 +147,6 @@ def _said(grant: Grant) -> dict[str, Any]:
         "granted_by": grant.granted_by,
     }
     return said if grant.target_kind is None else said | {"target_kind": grant.target_kind, "target": grant.target}
-
-
-def listed(some: Sequence[Grant]) -> str:
-    """Return grants as a message names them, the first few."""
-    shown = ", ".join(map(str, some[:SHOWN]))
-    return f"{shown} and {len(some) - SHOWN:,} more" if len(some) > SHOWN else shown
 
 
 def _role(row: tuple[Any, ...]) -> CustomRole:

@@ -190,5 +190,7 @@ branch(app, "calendar", "Days on which schedules are not due.", "calendars", pan
 branch(app, "import", "Take over the jobs of another system.", "store.import_monque", panel="Define")
 branch(app, "organization", "Tenants that share this store, and their limits.", "organizations", panel="Share")
 branch(app, "user", "People, and what they may do.", "users", panel="Share")
+branch(app, "role", "Roles of organizations, which privileges are granted to.", "roles", panel="Share")
+branch(app, "grant", "Privileges: who was granted what.", "grants", panel="Share")
 branch(app, "token", "Keys to the HTTP API and the dashboard.", "tokens", panel="Share")
 branch(app, "webhook", "Addresses that receive events, and the delivery results.", "webhooks", panel="Share")

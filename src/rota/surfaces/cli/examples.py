@@ -47,6 +47,11 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "rota import monque jobs.jsonl --app shop.jobs:rota --max-retries 9",
         "mongoexport -c monque_jobs | rota import monque - --make-templates",
     ),
+    "grant create": (
+        "rota grant create EXECUTE bob --job nightly",
+        "rota grant create 'CREATE JOB' operators --kind ROLE --grant-option",
+        "rota grant create 'VIEW JOB HISTORY' PUBLIC",
+    ),
     "user create": ("rota user create root --role system_manager", "rota user create bob --organization acme --permission reports"),
     "user update": ("rota user update bob --role admin", "rota user update bob --permission none"),
     "token create": ("rota token create laptop --permit manage", "rota token create shop --user bob --permit submit --expires 90d"),

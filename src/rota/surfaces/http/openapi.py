@@ -37,6 +37,8 @@ TAGS = {
     "Calendars": "Days on which schedules that name them are not due.",
     "Organizations": "Who shares this store, and how much of it.",
     "Users": "People and programs: the organization of each, and what each may do.",
+    "Roles": "Roles of organizations: members hold the privileges that a role was granted.",
+    "Grants": "Privileges: who was granted what, on which job, and by whom.",
     "Tokens": "Keys of this API. A secret is shown once, when it is created.",
     "Webhooks": "Addresses that are notified of events, and the delivery of each message.",
     "Queues": "What waits in each queue, what runs, and who serves it.",

@@ -10,6 +10,7 @@ import typer
 
 from rota.model.access import Token
 from rota.model.definitions import Organization, User
+from rota.model.grants import CustomRole
 from rota.model.zones import EPOCH
 from rota.resources.tokens import NewToken
 from rota.surfaces.cli.output import age, clock_time, show_pairs
@@ -96,6 +97,14 @@ USERS = listing(
     "name organization role permissions~ since=created_at state",
     state=lambda user: "deleted" if user.removed else "active",
 )
+ROLES = listing("No roles: `rota role create NAME` creates one.", "name organization since=created_at by=created_by~")
+GRANTS = listing(
+    "No grants: `rota grant create EXECUTE NAME --job JOB` grants a privilege.",
+    "privilege to on~ option organization by=granted_by~ since=granted_at id",
+    to=lambda grant: grant.grantee or str(grant.grantee_kind),
+    on=lambda grant: "" if grant.target_kind is None else f"{grant.target_kind.lower()} {grant.target}",
+    option=lambda grant: "yes" if grant.grant_option else "",
+)
 TOKENS = listing(
     "No tokens: `rota token create NAME` creates one.",
     "id name user permits~ created=created_at by=created_by~ used expires state",
@@ -110,6 +119,10 @@ VIEWS: dict[str | type, View] = {
     "organization get": View(show_organization, organization_document),
     User: View(show_user),
     "user list": View(USERS),
+    CustomRole: View(lambda role, _called: typer.echo(f"role {role.name} of organization {role.organization}")),
+    "role list": View(ROLES),
+    "grant list": View(GRANTS),
+    "grant create": View(GRANTS),
     Token: View(lambda token, _called: typer.echo(_line(token))),
     "token list": View(TOKENS),
     "token create": View(show_token, token_document),

@@ -16,6 +16,7 @@ from rota.model.definitions import Organization, User
 from rota.model.dependencies import Dependency, Graph
 from rota.model.figures import Stats, TypeStats
 from rota.model.findings import Finding
+from rota.model.grants import CustomRole, Grant
 from rota.model.groups import Follower, Group, Member
 from rota.model.lanes import QueueInfo
 from rota.model.schedules import Calendar
@@ -388,7 +389,22 @@ SHAPES: dict[type, Any] = {
         "max_priority": None,
         "created_at": AT,
     },
-    User: {"name": "ada", "organization": "acme", "role": "admin", "permissions": [], "removed": False, "created_at": AT},
+    CustomRole: {"id": ID, "organization": "acme", "name": "operators", "created_by": "root", "created_at": AT},
+    Grant: {
+        "id": ID,
+        "organization": "acme",
+        "grantee_kind": "USER",
+        "grantee": "bob",
+        "privilege": "EXECUTE",
+        "target_kind": "JOB",
+        "target_id": ID.replace("-", ""),
+        "target": "nightly",
+        "target_owner": "ada",
+        "grant_option": False,
+        "granted_by": "ada",
+        "granted_at": AT,
+    },
+    User: {"id": ID, "name": "ada", "organization": "acme", "role": "admin", "permissions": [], "removed": False, "created_at": AT},
     Token: TOKEN,
     NewToken: {"token": TOKEN, "secret": "rota_" + "0123456789abcdef" * 4},
     values.WorkerInfo: {
@@ -512,6 +528,8 @@ BODIES: dict[str, dict[str, Any]] = {
     "organizations.update": {"max_running": 10, "max_queued": None},
     "users.create": {"name": "ada", "organization": "acme", "role": "admin"},
     "users.update": {"role": "admin"},
+    "roles.create": {"name": "operators"},
+    "grants.create": {"privilege": "EXECUTE", "grantee": "bob", "job": "nightly"},
     "tokens.create": {"name": "ci", "user": "ada", "permits": ["read", "submit"], "expires_in": "30d"},
     "webhooks.create": {"url": "https://example.com/hooks", "events": ["run.dead_lettered"]},
     "webhooks.update": {"enabled": False},
