@@ -46,6 +46,10 @@ def chromium_browser() -> Iterator[Browser]:
         browser.close()
 
 
+QUERY = "SELECT job_type, count(*) AS jobs, max(attempt) AS attempts FROM sys.history GROUP BY job_type; SELECT * FROM sys.queue"
+"""A query whose results have a chart, many columns, and the longest names."""
+
+
 class Served:
     """A store with a day behind it, a worker, and a server on a port of its own."""
 
@@ -88,6 +92,7 @@ class Served:
             "create a schedule": f"/schedules/new?{urlencode({'template': self.day.form})}",
             "change a schedule": f"/schedules/one/change?{urlencode({'name': self.day.schedule})}",
             "change": f"/jobs/{self.day.parent.id}/change",
+            "query": f"/sql?{urlencode({'sql': QUERY})}",
         }
 
     def session(self, browser: Browser) -> dict:

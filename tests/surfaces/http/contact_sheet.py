@@ -66,6 +66,8 @@ def take(browser: Browser, served: Served, folder: Path, sheet: str, pages: Mapp
     page = context.new_page()
     for name, path in pages.items():
         page.goto(served.base + path)
+        if name == "query":
+            page.get_by_role("button", name="Run", exact=True).click()
         page.evaluate("for (const each of document.querySelectorAll('details')) each.open = true")
         size = page.evaluate("[document.documentElement.scrollWidth, document.documentElement.scrollHeight]")
         clip: Any = {"x": 0, "y": 0, "width": size[0], "height": min(size[1], HEIGHT_MAX)}

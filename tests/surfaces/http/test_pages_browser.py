@@ -20,7 +20,7 @@ from rota.admission import Admission
 from rota.surfaces.http.pages.context import NAV
 from tests.support.pace import patient
 from tests.support.pictures import shrink
-from tests.surfaces.http.browser_support import PHONE, WIDE, Served, chromium_browser
+from tests.surfaces.http.browser_support import PHONE, QUERY, WIDE, Served, chromium_browser
 from tests.surfaces.http.pages_support import Crowd, LongNames
 
 pytestmark = pytest.mark.paired
@@ -188,6 +188,54 @@ def test_a_thousand_rows_and_ten_thousand_members_leave_every_button_in_reach(ch
     assert rows["/schedules"] == 1000
     assert rows[f"/groups/{crowd.day.group.id}"] == 100
     assert window.wrong == []
+
+
+THOUSAND = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000) SELECT i, hex(i) AS h FROM n"
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("size", [WIDE, PHONE], ids=["wide", "phone"])
+def test_results_of_sql_leave_every_button_in_reach_and_can_be_used_by_everybody(
+    chromium: Browser, long_names: Served, size: dict, theme: str
+):
+    context = chromium.new_context(viewport=size, color_scheme=theme)
+    context.set_default_timeout(patient(30_000))
+    window = Window(context, long_names.base)
+    window.go(f"/login#token={long_names.secret}").wait_for_url(f"{window.base}/")
+    for text, words in ((QUERY, "SELECT 8"), (THOUSAND, "SELECT 1000"), ("SHOW JOBS; SELECT\n  nope FROM sys.jobs", "Refused")):
+        page = window.go("/sql")
+        page.get_by_label("Statements").fill(text)
+        page.get_by_role("button", name="Run", exact=True).click()
+        expect(page.get_by_role("heading", name=words)).to_be_visible()
+        page.evaluate("for (const each of document.querySelectorAll('details')) each.open = true")
+        assert page.evaluate(OUT_OF_REACH) == [], words
+        assert page.evaluate(AUDIT) == [], words
+    context.close()
+    # The browser notes the refusal.
+    assert [said for said in window.wrong if "422" not in said] == []
+
+
+def test_sql_is_run_by_the_keyboard_downloaded_and_works_without_a_script(window: Window, served: Served, chromium: Browser, session: dict):
+    page = window.go("/sql")
+    page.get_by_role("link", name="Runs by state").click()
+    page.wait_for_url("**/sql?sql=*")
+    assert page.locator(".results .card").count() == 0
+    editor = page.get_by_label("Statements")
+    editor.fill("SELECT job_type, count(*) AS jobs FROM sys.history GROUP BY job_type")
+    editor.press("Control+Enter")
+    expect(page.locator("table.result tbody tr")).not_to_have_count(0)
+    expect(page.locator(".picture svg")).to_be_visible()
+    with page.expect_download() as sent:
+        page.get_by_role("button", name="Download as CSV").click()
+    assert sent.value.suggested_filename == "rota.csv"
+    assert Path(sent.value.path()).read_text().startswith("job_type,jobs")
+    plain = chromium.new_context(storage_state=session, java_script_enabled=False)
+    plain.set_default_timeout(patient(30_000))
+    page = plain.new_page()
+    page.goto(f"{served.base}/sql?sql=SELECT+6*7+AS+x")
+    page.get_by_role("button", name="Run", exact=True).click()
+    expect(page.locator("table.result td")).to_have_text("42")
+    plain.close()
 
 
 BROKEN = """() => {

@@ -15,6 +15,7 @@ from rota.surfaces.http.pages import (
     schedule_form,
     schedules,
     selection,
+    sql,
     templates,
     webhooks,
     workers,
@@ -24,7 +25,7 @@ from rota.surfaces.http.pages.routes import ROUTES, install, static_file
 
 __all__ = ["MODULES", "install", "routes"]
 
-MODULES = (dead_letters, groups, home, job, jobs, login, people, schedule_form, schedules, selection, templates, webhooks, workers)
+MODULES = (dead_letters, groups, home, job, jobs, login, people, schedule_form, schedules, selection, sql, templates, webhooks, workers)
 """Modules with pages: importing one lists its pages."""
 
 

@@ -81,8 +81,8 @@ def throughput(trend: Trend, zone: tzinfo = UTC) -> Markup:
     done, failed = sum(each.completed for each in periods), sum(each.failed for each in periods)
     words = f"{done:,} completed and {failed:,} failed in {trend.range.words}"
     drawing = Drawing("throughput", f"Attempts {trend.range.step_words}", words, height=190, width=HALF)
-    top = _top(max((each.completed + each.failed for each in periods), default=0))
-    step = _axes(drawing, trend, zone, [(top * part, _short(top * part)) for part in (0, 0.5, 1)], top)
+    top = round_top(max((each.completed + each.failed for each in periods), default=0))
+    step = _axes(drawing, trend, zone, [(top * part, short_number(top * part)) for part in (0, 0.5, 1)], top)
     for place, each in enumerate(periods):
         x, tip = LEFT + place * step + 2, f"{_at(trend, each, zone)}: {each.completed:,} completed, {each.failed:,} failed"
         good, bad = 140 * each.completed / top, 140 * each.failed / top
@@ -97,8 +97,8 @@ def by_type(trend: Trend, zone: tzinfo = UTC) -> Markup:
     totals = {name: sum(each.by_type.get(name, 0) for each in periods) for name in trend.types}
     words = ", ".join(f"{name} {count:,}" for name, count in totals.items()) or "no attempt has ended"
     drawing = Drawing("by-type", f"Attempts by type, {trend.range.step_words}", words, height=190, width=HALF)
-    top = _top(max((each.completed + each.failed for each in periods), default=0))
-    step = _axes(drawing, trend, zone, [(top * part, _short(top * part)) for part in (0, 0.5, 1)], top)
+    top = round_top(max((each.completed + each.failed for each in periods), default=0))
+    step = _axes(drawing, trend, zone, [(top * part, short_number(top * part)) for part in (0, 0.5, 1)], top)
     for place, each in enumerate(periods):
         others = each.completed + each.failed - sum(each.by_type.values())
         at, y = _at(trend, each, zone), 160.0
@@ -189,7 +189,7 @@ def _density(drawing: Drawing, ahead: Ahead, x: Callable[[datetime], float], hei
 def _lane(drawing: Drawing, due: Sequence[Coming], x: Callable[[datetime], float], y: float, zone: tzinfo) -> None:
     """Draw the first due times of one schedule, and that more follow."""
     name, last = due[0].schedule, due[-1]
-    drawing.text((0, y + 11), _cut(name), kind="name")
+    drawing.text((0, y + 11), cut_name(name), kind="name")
     drawing.bar((NAMES, y), (WIDTH - NAMES - 6, 14), "lane")
     if last.more:
         drawing.bar((x(last.due_at), y + 1), (WIDTH - 6 - x(last.due_at), 12), "rest", tip=f"{name}: {last.more:,} more follow")
@@ -275,21 +275,23 @@ def _hour(at: datetime, zone: tzinfo) -> str:
     return f"{in_zone(at, zone):%H:%M %Z}"
 
 
-def _top(value: float) -> float:
+def round_top(value: float) -> float:
     """Return a round number that is not below this one."""
     power = 10.0 ** math.floor(math.log10(max(1.0, value)))
     return next(power * factor for factor in (1, 2, 5, 10) if value <= power * factor)
 
 
-def _short(value: float) -> str:
+def short_number(value: float) -> str:
+    """Return a number that fits beside a scale."""
     for size, unit in ((1_000_000, "M"), (1000, "k")):
-        if value >= size:
+        if abs(value) >= size:
             return f"{value / size:g}{unit}"
     return f"{value:g}"
 
 
-def _cut(name: str) -> str:
-    return name if len(name) <= 24 else f"{name[:23]}…"
+def cut_name(name: str, most: int = 24) -> str:
+    """Return a name that fits into a picture."""
+    return name if len(name) <= most else f"{name[: most - 1]}…"
 
 
 def _tip(words: str) -> Markup:

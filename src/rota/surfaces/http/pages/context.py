@@ -72,6 +72,7 @@ NAV: tuple[tuple[str, str, Right], ...] = (
     ("/tokens", "Tokens", Right.MANAGE_ORGANIZATIONS),
     ("/webhooks", "Webhooks", Right.READ_WEBHOOKS),
     ("/audit", "Audit", Right.READ_AUDIT),
+    ("/sql", "SQL", Right.READ),
 )
 """Pages in the order of the menu, and what one must be allowed to do to be offered each."""
 STATIC = {"rota.css": "text/css", "rota.js": "text/javascript", "rota.svg": "image/svg+xml"}
@@ -370,9 +371,9 @@ def compact(value: object, limit: int = 120) -> str:
     return "" if value in (None, {}, []) else one_line(msgspec.json.encode(value, enc_hook=str).decode(), limit)
 
 
-def cut(text: str) -> str:
+def cut(text: str, most: int = TEXT_MAX) -> str:
     """Return a text, cut where it is too long to look at."""
-    return text if len(text) <= TEXT_MAX else f"{text[:TEXT_MAX]}\n… {len(text) - TEXT_MAX:,} more characters"
+    return text if len(text) <= most else f"{text[:most]}\n… {len(text) - most:,} more characters"
 
 
 def word(value: object) -> str:

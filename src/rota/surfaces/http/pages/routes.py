@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import typing
 from collections.abc import Callable, Mapping
-from functools import cached_property
+from functools import cached_property, partial
 from http import HTTPStatus
 from typing import Annotated, Any, TypeVar
 from urllib.parse import quote
@@ -46,15 +46,21 @@ HINTS = {
 class PageRoute(Route):
     """One page: a function of a visit, and of parameters that the address names."""
 
-    def __init__(self, path: str, function: Callable[..., Response], method: str, *, is_open: bool) -> None:
-        """Take the function; `is_open` if the page is also for who has not come in."""
+    def __init__(self, path: str, function: Callable[..., Response], method: str, *, is_open: bool, script: str = "") -> None:
+        """Take the function; `is_open` if the page is also for who has not come in; the field with the SQL that it runs."""
         self._function = function
         self._is_open = is_open
+        self._script = script
         super().__init__(path, self._serve, methods=[method], name=function.__name__)
 
     async def _serve(self, request: Request) -> Response:
         try:
             form = await form_of(request) if request.method == "POST" else Form([])
+            if self._script:
+                state = request.app.state
+                actor: Actor = await run_in_threadpool(state.door.known, request)
+                shown: Response = await state.statements.do(request, actor, form.get(self._script, ""), partial(self._show, request, form))
+                return shown
             return await run_in_threadpool(self._show, request, form)
         except FORESEEN:
             raise
@@ -97,12 +103,12 @@ ROUTES: list[Route] = []
 """The pages, in the order in which they are looked at."""
 
 
-def page(http: str, *, is_open: bool = False) -> Callable[[F], F]:
-    """Make a function a page, or what a form does: of a method and a path."""
+def page(http: str, *, is_open: bool = False, script: str = "") -> Callable[[F], F]:
+    """Make a function a page, or what a form does: of a method and a path. One that runs SQL names its field."""
     method, _, path = http.partition(" ")
 
     def decorate(function: F) -> F:
-        ROUTES.append(PageRoute(path, function, method, is_open=is_open))
+        ROUTES.append(PageRoute(path, function, method, is_open=is_open, script=script))
         return function
 
     return decorate

@@ -97,6 +97,13 @@ function resend(form, pressed) {
   form.submit();
 }
 
+// ---- SQL: Ctrl+Enter runs it
+
+document.addEventListener("keydown", (event) => {
+  const { target, key, ctrlKey, metaKey } = event;
+  if (key === "Enter" && (ctrlKey || metaKey) && target.matches("[data-run]")) target.form.requestSubmit();
+});
+
 // ---- rows that are ticked: how many there are, and all of them at once -------------------------------------------------
 
 const boxes = (root) => [...root.querySelectorAll("input[name=row]")];
