@@ -47,6 +47,9 @@ STATEMENTS = {
     "FORECAST JOB j FOR 1 HOUR": Right.READ,
     "SELECT job_name FROM sys.jobs": Right.READ,
     "DROP JOB j": Right.DROP_JOBS,
+    "GRANT EXECUTE ON JOB j TO PUBLIC": Right.GRANT,
+    "REVOKE EXECUTE ON JOB j FROM PUBLIC": Right.GRANT,
+    "CREATE ROLE r": Right.MANAGE_GRANTS,
 }
 
 
