@@ -198,3 +198,25 @@ def test_nothing_of_another_organization_is_printed(shared):
             assert secret not in result.output, (name, result.output)
             assert result.exception is None or isinstance(result.exception, SystemExit), (name, repr(result.exception))
     assert json.loads(shared.ok("group", "get", group["id"], "--json"))["status"] == "QUEUED"
+
+
+# ---- roles and grants --------------------------------------------------------------------------------------------------
+
+
+def test_privileges_are_granted_shown_and_revoked(cli):
+    cli.ok("organization", "create", "acme")
+    cli.ok("user", "create", "root", "--role", "system_manager")
+    cli.ok("user", "create", "ada", "--organization", "acme", "--role", "admin")
+    cli.ok("enqueue", "greet", "--app", "shop")
+    cli.ok("schedule", "create", "nightly", "greet", "--every", "1h", "--as", "ada")
+    cli.ok("role", "create", "ops", "--as", "ada")
+    assert "EXECUTE" in cli.ok("grant", "create", "ALL", "ops", "--job", "nightly", "--as", "ada")
+    grants = cli.lines("grant", "list", "--as", "ada")
+    assert sorted(grant["privilege"] for grant in grants) == ["ALTER", "DROP", "EXECUTE", "VIEW JOB HISTORY"]
+    assert "job nightly" in cli.ok("grant", "list", "--job", "nightly", "--as", "ada")
+    assert cli("role", "delete", "ops", "--yes", "--as", "ada").exit_code != 0
+    for grant in grants:
+        cli.ok("grant", "delete", grant["id"], "--yes", "--as", "ada")
+    assert "No grants" in cli.ok("grant", "list", "--as", "ada")
+    cli.ok("role", "delete", "ops", "--yes", "--as", "ada")
+    assert "No roles" in cli.ok("role", "list", "--as", "ada")

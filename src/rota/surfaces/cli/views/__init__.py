@@ -34,8 +34,10 @@ MODULES = {
     "dead": "job",
     "group": "job",
     "import": "store",
+    "grant": "access",
     "organization": "access",
     "queue": "job",
+    "role": "access",
     "token": "access",
     "user": "access",
 }
