@@ -35,7 +35,7 @@ INSTRUCTIONS = (
 )
 THREADS = 8
 LONG = frozenset({"jobs_direct", "sql_query", "store_doctor", "store_repair", "webhooks_test"})
-"""Tools that wait for something outside of the store, or that may run for seconds. They have threads of their own, so that no other tool waits for them."""
+"""Tools that wait for something outside of the store, or run for seconds. They have threads of their own, so that no other tool waits."""
 AWAY = "the store can't be used now; the server's log has the reason"
 FAILED = "the call failed because of an error in Rota; the server's log has the details"
 
