@@ -28,7 +28,8 @@ def test_pages_and_messages_name_only_commands_that_are_there():
     for path in [ROOT / "README.md", *ROOT.glob("docs/**/*.md"), *ROOT.glob("src/rota/**/*.py"), *ROOT.glob("src/rota/**/*.html")]:
         for word, other in re.findall(r"`rota ([a-z][a-z-]*)(?: ([a-z][a-z-]*))?", path.read_text()):
             assert word in first, f"{path}: rota {word}"
-            assert word not in groups or not other or f"rota {word} {other}" in COMMANDS, f"{path}: rota {word} {other}"
+            known = any(f"{command} ".startswith(f"rota {word} {other} ") for command in COMMANDS)
+            assert word not in groups or not other or known, f"{path}: rota {word} {other}"
 
 
 @pytest.mark.parametrize("command", COMMANDS)

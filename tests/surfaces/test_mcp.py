@@ -24,7 +24,7 @@ from tests.surfaces.cli_support import Cli
 from tests.surfaces.mcp_support import MODES, names, ok, process, refused, run
 
 READS = {tool.name for tool in all_tools().values() if tool.operation.reads}
-BY_HAND = {"overview", "enqueue"}
+BY_HAND = {"overview", "enqueue", "sql_query"}
 
 
 @pytest.fixture
@@ -450,6 +450,74 @@ def test_the_package_is_imported_only_when_it_is_used(tmp_path):
         f"make_app(Rota({str(tmp_path / 'rota.db')!r})); sys.exit('mcp' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False, timeout=patient(30)).returncode == 0
+
+
+# ---- queries ----------------------------------------------------------------------------------------------------------
+
+MANY = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 3000) SELECT i, :text AS text FROM n"
+
+
+def test_statements_that_only_read_are_run(served, shared):
+    shared.acting_as("ada").sql("CREATE JOB nightly SCHEDULE = EVERY 1 HOUR CALL echo()")
+
+    async def story():
+        async with served("ada") as client:
+            found = await ok(
+                client,
+                "sql_query",
+                sql="SELECT job_name FROM sys.jobs WHERE job_name = :name; SHOW JOBS; EXPLAIN JOB nightly; FORECAST FOR 2 HOURS",
+                params={"name": "nightly"},
+            )
+            assert found["results"][0] == {
+                "tag": "SELECT 1",
+                "columns": ["job_name"],
+                "rows": [["nightly"]],
+                "count": 1,
+                "cut": False,
+                "notices": [],
+            }
+            assert len(found["results"]) == 4
+            assert await ok(client, "sql_query", sql="PLAN DROP JOB nightly")
+        async with served("eve") as client:
+            assert (await ok(client, "sql_query", sql="SHOW JOBS"))["results"][0]["rows"] == []
+
+    run(story)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "DROP JOB nightly",
+        "SHOW JOBS; EXECUTE JOB nightly",
+        "CREATE JOB x SCHEDULE = EVERY 1 HOUR CALL echo()",
+        "CREATE SECRET s VALUE 'hunter2'",
+        "PAUSE JOB nightly",
+    ],
+)
+def test_a_statement_that_changes_something_is_refused_before_any_is_run(served, shared, text):
+    async def story():
+        async with served("root") as client:
+            return await refused(client, "sql_query", sql=text)
+
+    words = run(story)
+    assert "changes something; only SELECT, SHOW, EXPLAIN, PLAN and FORECAST are allowed here" in words
+    assert "hunter2" not in words
+    assert shared.sql("SHOW JOBS")[0].rows == ()
+
+
+def test_a_long_answer_is_cut_and_says_so(served):
+    async def story():
+        async with served("ada") as client:
+            (usual,) = (await ok(client, "sql_query", sql=MANY, params={"text": "a"}))["results"]
+            assert (len(usual["rows"]), usual["count"], usual["cut"]) == (100, 3000, True)
+            (wide,) = (await ok(client, "sql_query", sql=MANY, params={"text": "b" * 5000}, limit=1000))["results"]
+            assert len(json.dumps(wide)) < 300_000
+            assert len(wide["rows"][0][1]) == 2001
+            assert wide["cut"]
+            assert "limit" in await refused(client, "sql_query", sql=MANY, limit=5000)
+            assert "1:8" in await refused(client, "sql_query", sql="SELECT nope FROM sys.jobs")
+
+    run(story)
 
 
 def test_a_long_list_is_cut_and_says_how_many_there_are():

@@ -179,10 +179,17 @@ def test_what_the_page_of_all_commands_says_is_what_each_command_says_itself():
         assert (leaf.name, leaf.help, leaf.rich_help_panel, leaf.hidden) == (leaf.whole.name, said, leaf.whole.rich_help_panel, False)
 
 
+def places_below(group):
+    for command in group.commands.values():
+        if hasattr(command, "commands") and not getattr(command, "places", ()):
+            yield from places_below(command)
+        else:
+            yield from getattr(command, "places", None) or (command.place,)
+
+
 def test_every_command_of_a_module_is_in_the_tree():
     """A command is a function that takes --json."""
-    listed = [getattr(command, "places", None) or (command.place,) for command in get_command(app).commands.values()]
-    places = {place for several in listed for place in several if ":" in place}
+    places = {place for place in places_below(get_command(app)) if ":" in place}
     assert len(places) > 10
     assert places == {
         f"{module}:{name}"

@@ -103,7 +103,7 @@ class PrivateDatabase:
         try:
             cursor.execute(text, dict(params) if isinstance(params, Mapping) else tuple(params))
             return self._result(cursor, settings)
-        except (apsw.Error, KeyError, TypeError, OverflowError) as error:
+        except (apsw.Error, KeyError, TypeError, OverflowError, UnicodeError) as error:
             raise self._reason(error, text, settings) from error
         finally:
             cursor.close(force=True)

@@ -86,6 +86,8 @@ def query_error(error: Exception, text: str, tables: Mapping[str, Table]) -> Sql
         return SqlQueryError(f"the parameters do not fit the query: {reason}", place, sqlstate="07001")
     if isinstance(error, TypeError | OverflowError):
         return SqlQueryError(f"a parameter has a value that SQL has not: {reason}", place, sqlstate="22023")
+    if isinstance(error, UnicodeError):
+        return SqlQueryError("a text of the query or of its answer is not valid Unicode: use hex() to show bytes", place, sqlstate="22021")
     if isinstance(error, apsw.TooBigError):
         return SqlLimitError(f"a value or the query is too large: {reason} (setting sql_bytes_max)", place, sqlstate="54000")
     return _of_names(reason, place, text, tables) or _of_patterns(reason, place)

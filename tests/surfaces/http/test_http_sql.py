@@ -114,6 +114,17 @@ def test_a_body_that_is_not_a_script_is_refused(callers, body):
     assert code_of(answer)
 
 
+@pytest.mark.parametrize("text", ["SELECT char(55296)", "SELECT CAST(x'ff' AS TEXT)"])
+def test_a_text_that_is_not_unicode_is_refused_with_the_remedy(callers, text):
+    answer = run(callers.user, text)
+    assert (answer.status_code, answer.json()["sqlstate"]) == (422, "22021")
+    assert "hex()" in answer.json()["detail"]
+
+
+def test_values_that_json_has_not_are_null_or_text(callers):
+    assert run(callers.user, "SELECT 9e999, x'00ff', 9223372036854775807").json()["results"][0]["rows"] == [[None, "AP8=", 2**63 - 1]]
+
+
 @pytest.mark.parametrize("permit", Permit)
 @pytest.mark.parametrize("text", STATEMENTS)
 def test_a_token_may_do_with_sql_what_its_permits_allow(callers, permit, text):
@@ -210,6 +221,17 @@ def test_a_client_that_goes_away_interrupts_its_query(rota):
         connection.close()
         assert until(lambda: running() == 0)
         assert time.monotonic() - began < rota.settings.sql_timeout / 2
+
+
+def test_a_query_on_postgresql_is_interrupted_too_and_the_next_is_answered(shop):
+    shop.enqueue("ship", {"order": 1})
+    with served(shop) as here:
+        for _ in range(3):
+            connection = post(here.port, here.secret, f"{ENDLESS}, sys.queue")
+            assert until(lambda: running() == 1)
+            connection.close()
+            assert until(lambda: running() == 0, shop.settings.sql_timeout / 2)
+        assert status(post(here.port, here.secret, "SELECT * FROM sys.queue")) == 200
 
 
 def test_a_client_that_goes_away_begins_no_further_statement(rota):

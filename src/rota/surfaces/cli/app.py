@@ -10,7 +10,7 @@ from typer.core import TyperGroup
 from rota.errors import RotaError
 from rota.model.urls import has_password, hide
 from rota.surfaces.cli.help_page import show_plain_values
-from rota.surfaces.cli.tree import Branch, Leaf, branch
+from rota.surfaces.cli.tree import Group, Leaf, branch
 
 show_plain_values()
 
@@ -43,10 +43,8 @@ class Commands(TyperGroup):
         if TRACEBACK in named:
             # It may be given anywhere: people add it to a line that failed.
             args = [TRACEBACK, *(each for each in named if each != TRACEBACK), *args[len(named) :]]
-        if not args or (len(args) == 1 and isinstance(self.commands.get(args[0]), Branch)):
-            # Whoever names no command wants to see which there are: that is no mistake.
-            args = [*args, "--help"]
-        return super().parse_args(ctx, args)
+        # Whoever names no command wants to see which there are: that is no mistake.
+        return super().parse_args(ctx, args or ["--help"])
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""
@@ -79,6 +77,9 @@ BY_HAND = {
     "login": "a link for a browser; over HTTP and in Python nobody needs one",
     "job run-now": "the time of `job update`, under the word that people look for",
     "group create": "members as NAME or NAME:{JSON}",
+    "admin job list": "a query over sys.jobs",
+    "admin job runs": "a query over sys.job_runs",
+    "admin job metrics": "a query over sys.performance",
 }
 """Commands that are not made from an operation, each with the reason."""
 
@@ -194,3 +195,16 @@ branch(app, "role", "Roles of organizations, which privileges are granted to.", 
 branch(app, "grant", "Privileges: who was granted what.", "grants", panel="Share")
 branch(app, "token", "Keys to the HTTP API and the dashboard.", "tokens", panel="Share")
 branch(app, "webhook", "Addresses that receive events, and the delivery results.", "webhooks", panel="Share")
+
+admin = typer.Typer(help="Look at jobs, runs and figures by the words of sb_admin.")
+branch(
+    admin,
+    "job",
+    "Jobs that run by a schedule, their runs, and the figures of the scheduler.",
+    "admin:list",
+    "admin:runs",
+    "admin:metrics",
+    panel="Commands",
+    inside="admin",
+)
+app.add_typer(admin, name="admin", cls=Group, rich_help_panel="Look")

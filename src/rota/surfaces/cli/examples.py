@@ -59,6 +59,9 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "webhook rotate": ("rota webhook rotate ID", "rota webhook rotate --organization acme"),
     "purge": ("rota purge --dry-run", "rota purge --older-than 7d --yes"),
     "repair": ("rota repair", "rota repair --full"),
+    "admin job list": ("rota admin job list", "rota admin job list --state PAUSED --json"),
+    "admin job runs": ("rota admin job runs", "rota admin job runs nightly_report --limit 5"),
+    "admin job metrics": ("rota admin job metrics",),
     "sql": (
         "rota sql",
         "rota sql -c 'SELECT job_name, state FROM sys.jobs'",

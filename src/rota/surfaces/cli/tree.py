@@ -117,10 +117,20 @@ class Built(UserDict[str, Any]):
         return command
 
 
-class Branch(TyperGroup):
+class Group(TyperGroup):
+    """A group that shows its commands if none is named: that is not a mistake."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the arguments, or ask for the page of help."""
+        return super().parse_args(ctx, args or ["--help"])
+
+
+class Branch(Group):
     """A group that knows where its commands are: places of single ones, or a noun, for all of its operations."""
 
     places: tuple[str, ...] = ()
+    path: str = ""
+    """Its words, where it is inside another group."""
     _grown: Built | None = None
 
     @property
@@ -138,7 +148,7 @@ class Branch(TyperGroup):
                     from rota.surfaces.cli.commands import verbs_of  # noqa: PLC0415 - as in `built`
 
                     by_name |= verbs_of(place)
-            self._grown = Built(str(self.name), by_name)
+            self._grown = Built(self.path or str(self.name), by_name)
         return self._grown
 
     @commands.setter
@@ -146,9 +156,9 @@ class Branch(TyperGroup):
         """Take none: at first typer hands over those of an app that has none yet."""
 
 
-def branch(app: typer.Typer, name: str, text: str, *places: str, panel: str) -> None:
-    """Add a group to the root."""
-    kind = type(name, (Branch,), {"places": places})
+def branch(app: typer.Typer, name: str, text: str, *places: str, panel: str, inside: str = "") -> None:
+    """Add a group to the root, or to a group of the root."""
+    kind = type(name, (Branch,), {"places": places, "path": f"{inside} {name}".strip()})
     app.add_typer(typer.Typer(help=text), name=name, cls=kind, rich_help_panel=panel)
 
 

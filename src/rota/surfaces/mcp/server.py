@@ -34,8 +34,8 @@ INSTRUCTIONS = (
     "A list that has more returns `next`: pass it as `before` to get the next page."
 )
 THREADS = 8
-LONG = frozenset({"jobs_direct", "store_doctor", "store_repair", "webhooks_test"})
-"""Tools that wait for something outside of the store. They have threads of their own, so that no other tool waits for them."""
+LONG = frozenset({"jobs_direct", "sql_query", "store_doctor", "store_repair", "webhooks_test"})
+"""Tools that wait for something outside of the store, or run for seconds. They have threads of their own, so that no other tool waits."""
 AWAY = "the store can't be used now; the server's log has the reason"
 FAILED = "the call failed because of an error in Rota; the server's log has the details"
 

@@ -23,6 +23,7 @@ from rota.model.values import Run
 from rota.operation import NOUNS, Operation, noun, operations, session_of
 from rota.results import Log
 from rota.schedule_views import OccurrenceView
+from rota.surfaces.mcp.query import sql_query
 from rota.surfaces.redaction import without_read
 
 ITEMS_MAX = 1000
@@ -131,6 +132,7 @@ def all_tools() -> dict[str, Tool]:
     tools: list[Tool] = [
         Tool("overview", Operation(overview, Right.READ, "GET /overview", None, False, 200, None), _by_hand(overview)),  # noqa: FBT003 - as the decorator makes it
         Tool("enqueue", Operation(enqueue, Right.SUBMIT, "POST /jobs", None, False, 201, None), _by_hand(enqueue)),  # noqa: FBT003
+        Tool("sql_query", Operation(sql_query, Right.READ, "GET /sql", None, False, 200, None), _by_hand(sql_query)),  # noqa: FBT003
     ]
     for verb, operation in operations(Rota).items():
         if operation.path:
