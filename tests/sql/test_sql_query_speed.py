@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from contextlib import contextmanager
+from statistics import median
 
 import pytest
 
@@ -32,32 +33,55 @@ QUERIES = {
     "running": ("SELECT count(*) FROM sys.job_runs WHERE state = 'RUNNING'", None),
     "queue": ("SELECT count(*) FROM sys.queue", None),
 }
-"""Each with its bar in milliseconds on SQLite, if it has one."""
+"""Each with its bar in milliseconds, if it has one of its own."""
+MOST_MS = 250
+
+
+LOADERS = {SqliteMaker: load_sqlite, WorldMaker: load_postgres}
+ROUNDS, CALLS = 3, 15
+
+
+def made(maker, folder):
+    """Return a store with many runs."""
+    world, _ = make_world(maker, folder)
+    world.rota.organizations.list()
+    LOADERS[maker](world.maker, RUNS)
+    return world
 
 
 @pytest.fixture(scope="module")
 def many(tmp_path_factory):
-    world, _ = make_world(SqliteMaker, tmp_path_factory.mktemp("many"))
-    world.rota.organizations.list()
-    load_sqlite(world.maker, RUNS)
+    world = made(SqliteMaker, tmp_path_factory.mktemp("many"))
     yield world
     world.rota.close()
 
 
 @pytest.mark.prove
 @pytest.mark.serial
-@pytest.mark.timeout(1800)
-@pytest.mark.parametrize("name", QUERIES)
-def test_a_query_over_many_runs_takes_milliseconds(many, name):
-    text, bar_ms = QUERIES[name]
-    taken = []
-    for _ in range(10):
-        begun = time.perf_counter()
-        assert many.asked(MANAGER, text)
-        taken.append((time.perf_counter() - begun) * 1000)
-    print(f"{name}: {min(taken):.2f} ms over {RUNS:,} runs")
-    if bar_ms is not None:
-        assert min(taken) < bar_ms
+@pytest.mark.timeout(3600 if proving() else 300)
+@pytest.mark.parametrize("maker", LOADERS, ids=lambda maker: maker.name)
+def test_queries_over_many_runs_take_milliseconds(maker, tmp_path):
+    world = made(maker, tmp_path)
+    try:
+        medians = {name: median_ms(world, text) for name, (text, _) in QUERIES.items()}
+    finally:
+        world.rota.close()
+        world.maker.close()
+    for name, taken in medians.items():
+        print(f"{maker.name}, {RUNS:,} runs, {name}: {taken:.2f} ms")
+    slow = {name: taken for name, taken in medians.items() if taken >= (QUERIES[name][1] or MOST_MS)}
+    assert slow == {}
+
+
+def median_ms(world, text):
+    """Return the median of several calls, of the best of several rounds: whatever else runs on the machine only makes it longer."""
+    return min(median(call_ms(world, text) for _ in range(CALLS)) for _ in range(ROUNDS))
+
+
+def call_ms(world, text):
+    begun = time.perf_counter()
+    assert world.asked(MANAGER, text)
+    return (time.perf_counter() - begun) * 1000
 
 
 @contextmanager
@@ -109,27 +133,3 @@ def test_a_scan_reads_few_rows(many, name, monkeypatch):
     assert many.asked(MANAGER, QUERIES[name][0])
     most = {"lately": 4000}.get(name, 400)
     assert len(read) < most
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    world, _ = make_world(WorldMaker, tmp_path_factory.mktemp("many"))
-    world.rota.organizations.list()
-    load_postgres(world.maker, RUNS)
-    yield world
-    world.rota.close()
-    world.maker.close()
-
-
-@pytest.mark.prove
-@pytest.mark.serial
-@pytest.mark.timeout(1800)
-@pytest.mark.parametrize("name", QUERIES)
-def test_a_query_over_many_runs_on_postgres_takes_milliseconds(server, name):
-    taken = []
-    for _ in range(10):
-        begun = time.perf_counter()
-        assert server.asked(MANAGER, QUERIES[name][0])
-        taken.append((time.perf_counter() - begun) * 1000)
-    print(f"{name}: {min(taken):.2f} ms over {RUNS:,} runs on PostgreSQL")
-    assert min(taken) < (250 if proving() else 1000)

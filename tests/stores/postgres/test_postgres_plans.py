@@ -278,6 +278,7 @@ WALKS_WHAT_LIVES = {
     "schedule_ids": {"schedules_name", "schedules_pkey", "schedules_called", "schedules"},  # as `schedules`, when that can't be read whole
     "running_now": {"live_running"},
     "scan_ended_types": {"ends_finished"},
+    "scan_first_ends": {"ends_finished"},
 }
 """Statements that may walk an index whole: it holds what is under way, or its first entry is all that is asked for."""
 

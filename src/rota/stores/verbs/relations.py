@@ -84,6 +84,13 @@ RELATIONS: dict[str, Relation] = {
         frozenset({"started_at"}),
         frozenset({"number", "job_id", "schedule_id"}),
     ),
+    "facts": Relation(
+        _columns("number finished_at started_at", ids="schedule_id"),
+        Belongs.STORE,
+        _both_ways("number", "finished_at", "started_at"),
+        frozenset({"finished_at", "started_at"}),
+        frozenset({"schedule_id"}),
+    ),
     "ends": Relation(_columns("number finished_at", text="job_type"), Belongs.STORE, _both_ways("finished_at")),
     "schedules": Relation(
         _columns(

@@ -94,6 +94,8 @@ class JobScan:
         """Return its rows, in order."""
         if not self._statuses:
             return iter(())
+        if self._db.ends_apart and self._order is not None and not self._equal.keys().isdisjoint({"schedule_id", "schedule_name"}):
+            return self._of_schedules_in_order()
         if "schedule_name" in self._equal and "schedule_id" not in self._equal:
             return self._of_schedules()
         if self._is_along_ends():
@@ -178,11 +180,27 @@ class JobScan:
     def _of_schedules(self) -> Iterator[Row]:
         """Read the jobs of the schedules of a name, those that were dropped included."""
         sources: list[tuple[Source, tuple[Bound, ...]]] = []
-        for (schedule,) in self._db.rows("scan_schedules_named", name=self._equal["schedule_name"]):
+        for schedule in self._schedules():
             own = Bound("schedule_id", Compares.EQUAL, schedule)
             along = self._sources() if self._db.ends_apart else [("of_schedule", {"schedule_id": schedule})]
             sources += [(source, (own,)) for source in along]
         return self._read(sources)
+
+    def _of_schedules_in_order(self) -> Iterator[Row]:
+        """Read the jobs of schedules in order: their numbers are sorted, and each is read when its turn has come."""
+        order = self._order
+        assert order is not None  # noqa: S101 - the caller looked
+        streams = [
+            self._db.stream("facts", None, (BY_NUMBER, order.column), (Bound("schedule_id", Compares.EQUAL, schedule),), order)
+            for schedule in self._schedules()
+        ]
+        places = ((value, number) for number, value in merge(*streams, key=_last, reverse=order.descending))
+        return (row for _, row in self._fetched(places, self._columns))
+
+    def _schedules(self) -> list[str]:
+        if "schedule_id" in self._equal:
+            return [self._equal["schedule_id"]]
+        return [schedule for (schedule,) in self._db.rows("scan_schedules_named", name=self._equal["schedule_name"])]
 
     # ---- by time --------------------------------------------------------------------------------------------
 
@@ -251,6 +269,14 @@ class JobScan:
 
     def _ends(self, *, descending: bool) -> Iterator[tuple[Instant, int]]:
         """Merge the ends of all types: a type is opened when it can have the next one. Return moments and numbers."""
+        known: set[int] = set()
+        if self._db.ends_apart and not self._ended:
+            # Most queries want no more, and each type that is opened is a question to the server.
+            first = self._db.rows("scan_first_ends", descending=int(descending), want=CHUNK_FIRST)
+            yield from first
+            if len(first) < CHUNK_FIRST:
+                return
+            known = {number for _, number in first}
         sign, order = (-1 if descending else 1), Order(BY_FINISH, descending)
         waiting = [(sign * edge, job_type) for job_type, edge in self._types(descending=descending)]
         heapify(waiting)
@@ -261,7 +287,8 @@ class JobScan:
                 stream = self._db.stream("ends", None, (BY_FINISH, BY_NUMBER), (*self._ended, own), order)
             else:
                 finished, number, stream = heappop(heads)
-                yield sign * finished, number
+                if number not in known:
+                    yield sign * finished, number
             following = next(stream, None)
             if following is not None:
                 heappush(heads, (sign * following[0], following[1], stream))
@@ -270,11 +297,13 @@ class JobScan:
         """Read the rows of jobs, as far as they match, in the order in which their numbers come; each with the value it is ordered by."""
         size = CHUNK_FIRST
         sources = self._sources() if self._db.ends_apart else [("all", {})]
+        # Numbers lead to a row sooner than its schedule, and those of a schedule are of no other.
+        bounds = tuple(bound for bound in self._bounds if (bound.column, bound.compares) != ("schedule_id", Compares.EQUAL))
         while chunk := list(islice(places, size)):
             among = Bound(BY_NUMBER, Compares.AMONG, tuple(number for _, number in chunk))
             rows: dict[int, Row] = {}
             for source, _ in sources:
-                found = self._db.stream("jobs", source, (*columns, BY_NUMBER), (*self._bounds, among), None)
+                found = self._db.stream("jobs", source, (*columns, BY_NUMBER), (*bounds, among), None)
                 rows |= {row[-1]: row[:-1] for row in found}
             yield from ((value, rows[number]) for value, number in chunk if number in rows)
             size = min(size * CHUNK_GROWS, CHUNK_MAX)

@@ -53,18 +53,39 @@ SELECT hex(schedule_id) FROM schedules WHERE name = :name;
 -- name: scan_ends
 SELECT number, finished_at, job_type FROM job_ends
 
--- name: scan_ended_types
--- The types of ended jobs, each with its last end, or its first: a hop from type to type, not a scan.
-WITH RECURSIVE type (job_type) AS (
-    (SELECT job_type FROM job_ends ORDER BY job_type LIMIT 1)
+-- name: scan_facts
+-- When the jobs of a schedule started and ended. What is not asked for is not joined.
+SELECT f.number, f.schedule_id, e.finished_at, coalesce(e.started_at, l.started_at) AS started_at
+  FROM job_facts AS f LEFT JOIN job_ends AS e ON e.number = f.number LEFT JOIN job_live AS l ON l.number = f.number
+
+-- name: scan_types
+-- The types of ended jobs, each with its last end, or its first: a hop from type to type along the index, not a scan.
+WITH RECURSIVE last (job_type, edge) AS (
+    (SELECT job_type, finished_at FROM job_ends WHERE :descending::bigint = 1 ORDER BY job_type DESC, finished_at DESC LIMIT 1)
     UNION ALL
-    SELECT (SELECT e.job_type FROM job_ends AS e WHERE e.job_type > type.job_type ORDER BY e.job_type LIMIT 1) FROM type WHERE type.job_type IS NOT NULL
+    SELECT e.job_type, e.finished_at FROM last CROSS JOIN LATERAL (
+        SELECT job_type, finished_at FROM job_ends WHERE job_type < last.job_type ORDER BY job_type DESC, finished_at DESC LIMIT 1) AS e
+), first (job_type, edge) AS (
+    (SELECT job_type, finished_at FROM job_ends WHERE :descending::bigint = 0 ORDER BY job_type, finished_at LIMIT 1)
+    UNION ALL
+    SELECT e.job_type, e.finished_at FROM first CROSS JOIN LATERAL (
+        SELECT job_type, finished_at FROM job_ends WHERE job_type > first.job_type ORDER BY job_type, finished_at LIMIT 1) AS e
 )
-SELECT job_type,
-       CASE WHEN :descending::bigint = 1
-            THEN (SELECT e.finished_at FROM job_ends AS e WHERE e.job_type = type.job_type ORDER BY e.finished_at DESC LIMIT 1)
-            ELSE (SELECT e.finished_at FROM job_ends AS e WHERE e.job_type = type.job_type ORDER BY e.finished_at LIMIT 1) END
-  FROM type WHERE job_type IS NOT NULL;
+
+-- name: scan_ended_types
+{scan_types}
+SELECT job_type, edge FROM last UNION ALL SELECT job_type, edge FROM first;
+
+-- name: scan_first_ends
+-- The latest ends, or the earliest, of all types: so many are those of as many types at most, the ones with the latest last ends.
+{scan_types}
+(SELECT e.finished_at, e.number FROM (SELECT job_type FROM last ORDER BY edge DESC LIMIT :want) AS t CROSS JOIN LATERAL (
+        SELECT finished_at, number FROM job_ends WHERE job_type = t.job_type ORDER BY finished_at DESC LIMIT :want) AS e
+  ORDER BY e.finished_at DESC LIMIT :want)
+UNION ALL
+(SELECT e.finished_at, e.number FROM (SELECT job_type FROM first ORDER BY edge LIMIT :want) AS t CROSS JOIN LATERAL (
+        SELECT finished_at, number FROM job_ends WHERE job_type = t.job_type ORDER BY finished_at LIMIT :want) AS e
+  ORDER BY e.finished_at LIMIT :want);
 
 -- name: scan_schedules
 SELECT s.schedule_id, s.organization_id, s.created_by AS owner, (SELECT u.user_id FROM users AS u WHERE u.name = s.created_by) AS owner_id,

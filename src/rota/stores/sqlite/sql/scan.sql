@@ -36,6 +36,9 @@ INDEXED BY jobs_clock_back WHERE j.started_at > j.finished_at
 -- name: scan_ends
 SELECT j.number, j.finished_at, j.job_type FROM jobs AS j INDEXED BY jobs_finished WHERE j.finished_at IS NOT NULL
 
+-- name: scan_facts
+SELECT j.number, j.schedule_id, j.finished_at, j.started_at FROM jobs AS j
+
 -- name: scan_ended_types
 -- The types of ended jobs, each with its last end, or its first: a hop from type to type, not a scan.
 WITH RECURSIVE type (job_type) AS (
