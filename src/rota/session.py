@@ -351,14 +351,15 @@ class Session:
         return self.job_id(given, self.scope(actor, operation))
 
     def parent(self, given: JobRef, actor: Actor) -> str:
-        """Return the id of a job that the actor lets another wait for: only what it may read shows that it is there."""
-        scope = scope_of(actor, Right.READ, self.holdings(actor, Right.READ))
+        """Return the id of a job that the actor lets another wait for: only what its role may read shows that it is there."""
+        # Not what it was granted: programs that only submit jobs read no grants.
+        scope = scope_of(actor, Right.READ)
         job_id = undashed(_text(given))
         if job_id is None:
             return str(undashed(self.numbered(_text(given), scope).id))
         if scope.owner is not None:
             job = self.open().store.job(job_id)
-            if job is not None and not scope.holds(job.organization, job.owner, job.schedule_id):
+            if job is not None and not scope.holds(job.organization, job.owner):
                 raise unknown_parent(dashed(job_id))
         # The job may be in the caller's own transaction, which no one else sees yet: the store looks again.
         return job_id

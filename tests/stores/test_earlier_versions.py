@@ -48,7 +48,7 @@ LANDED = {
     "postgres/0016_scan.sql": "2d983af6ad427b20",
     "postgres/0017_sql_jobs.sql": "427e0df90b2128d4",
     "postgres/0018_worker_facts.sql": "144aad113560ac56",
-    "postgres/0019_grants.sql": "e934d8bf8a7a6e4e",
+    "postgres/0019_grants.sql": "9166be68b8c11891",
     "sqlite/0001_wheel.sql": "ca1b65141e685d9b",
     "sqlite/0002_trust.sql": "7e7507dbfdf193bd",
     "sqlite/0003_time.sql": "e5a8638752ef17d9",
@@ -68,7 +68,7 @@ LANDED = {
     "sqlite/0017_scan.sql": "fc7a7178fb5ed890",
     "sqlite/0018_sql_jobs.sql": "4389b838b6b623a6",
     "sqlite/0019_worker_facts.sql": "a9f435d9eb6ca9bf",
-    "sqlite/0020_grants.sql": "8d78715e812a836f",
+    "sqlite/0020_grants.sql": "97b815447e278b8f",
 }
 """The digest of every migration. A new migration adds its line, which the test below prints."""
 

@@ -354,7 +354,7 @@ def test_pages_of_the_ledger_are_read_in_its_order_and_sorted_by_nobody(raw, nam
 
 def test_a_page_of_the_ledger_looks_at_a_page_of_rows_however_deep_it_lies(raw):
     """100,000 rows: the page in the middle costs what the first costs."""
-    values = dict.fromkeys(["organization_id", "owner", "before_at", "before_schedule", "before_fate"])
+    values = dict.fromkeys(["organization_id", "owner", "granted", "before_at", "before_schedule", "before_fate"])
     values |= {"fates": "[]", "not_ran": 0, "limit": 50, "earliest": 0}
     steps = []
     raw.trace_v2(apsw.SQLITE_TRACE_PROFILE, lambda event: steps.append(event["stmt_status"]["SQLITE_STMTSTATUS_VM_STEP"]))
@@ -423,7 +423,7 @@ FRAGMENTS = {
         "claimed_rest",
         "checkpoint_before",
     ),
-    *("job_columns", "run_columns", "watched_columns", "worker_columns"),
+    *("job_columns", "run_columns", "watched_columns", "worker_columns", "role_columns", "grant_columns"),
     *("tail", "new_columns", "new_values", "template_columns", "this_template", "find", "newest", "size", "made", "matching"),
     *("own_template", "due_template", "jobs_over"),
     *("schedule_columns", "due_columns", "due_surroundings", "occurrence_columns", "occurrence_filter", "occurrence_outcome"),

@@ -69,12 +69,16 @@ def test_what_can_not_be_granted_is_refused(nightly, body, code):
     assert nightly.admin.get("/grants").json()["items"] == []
 
 
-def test_a_log_that_is_followed_ends_with_the_privilege(nightly):
+@pytest.mark.parametrize("has_another", [False, True])
+def test_a_log_that_is_followed_ends_with_the_privilege(nightly, has_another):
     rota = nightly.rota
     job = rota.acting_as("ada").schedules.fire("nightly")
     rota.turn()
     with pytest.raises(PermissionDenied):
         ask_for(rota.acting_as("bob"), Right.READ_LOG)
+    if has_another:
+        rota.acting_as("ada").schedules.create("other", "echo", every=3600)
+        rota.grants.create("VIEW JOB HISTORY", "bob", job="other", organization="acme")
     (grant,) = rota.grants.create("VIEW JOB HISTORY", "bob", job="nightly", organization="acme")
     tail = follow_log(ask_for(rota.acting_as("bob"), Right.READ_LOG), job.id)
     tail.read()

@@ -992,9 +992,11 @@ CREATE TABLE roles (
     organization_id text COLLATE "C" NOT NULL REFERENCES organizations,
     name            text COLLATE "C" NOT NULL CHECK (length(name) BETWEEN 1 AND 255),
     created_by      text NOT NULL,
-    created_at      bigint NOT NULL,
-    UNIQUE (organization_id, name)
+    created_at      bigint NOT NULL
 );
+CREATE UNIQUE INDEX roles_name ON roles (organization_id, name);
+-- Jobs that run as a role: it stays while there are any.
+CREATE INDEX schedules_run_as ON schedules (organization_id, run_as) WHERE run_as IS NOT NULL AND dropped_at IS NULL;
 
 -- A grantee is a name; PUBLIC has none. A job and a role are named by their ids, connections and secrets by their names.
 CREATE TABLE grants (

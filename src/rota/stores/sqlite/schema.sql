@@ -728,9 +728,12 @@ CREATE TABLE roles (
     organization_id TEXT NOT NULL REFERENCES organizations,
     name            TEXT NOT NULL CHECK (length(name) BETWEEN 1 AND 255),
     created_by      TEXT NOT NULL,
-    created_at      INTEGER NOT NULL,
-    UNIQUE (organization_id, name)
+    created_at      INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
+
+CREATE UNIQUE INDEX roles_name ON roles (organization_id, name);
+
+CREATE INDEX schedules_run_as ON schedules (organization_id, run_as) WHERE run_as IS NOT NULL AND dropped_at IS NULL;
 
 CREATE TABLE grants (
     grant_id        BLOB PRIMARY KEY CHECK (length(grant_id) = 16),

@@ -48,4 +48,4 @@ DELETE FROM grants WHERE grant_id = :grant_id;
 SELECT EXISTS (SELECT 1 FROM schedules WHERE schedule_id = :schedule_id AND dropped_at IS NULL);
 
 -- name: schedules_run_as
-SELECT name FROM schedules WHERE organization_id = :organization_id AND run_as = :name AND dropped_at IS NULL ORDER BY name LIMIT :limit;
+SELECT name FROM schedules WHERE organization_id = :organization_id AND run_as = :name AND dropped_at IS NULL LIMIT :limit;
