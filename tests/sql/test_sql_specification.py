@@ -203,3 +203,24 @@ def test_a_run_of_a_due_time_is_in_the_catalog_from_its_firing_to_its_end(rota, 
     rota.store.resume()
     rota.turn()
     assert rota.sql("SELECT state, started_at FROM sys.job_runs")[0].rows == (("COMPLETED", NOW_MS + 3_600_000),)
+
+
+def test_a_job_keeps_its_creator_after_the_user_was_removed(rota):
+    rota.users.create("root", role="system_manager")
+    rota.users.create("ada", role="admin")
+    rota.acting_as("ada").sql(J)
+    before = rota.sql("SELECT created_by, created_by_user_uuid FROM sys.jobs")[0].rows
+    rota.users.delete("ada")
+    assert rota.sql("SELECT created_by, created_by_user_uuid FROM sys.jobs")[0].rows == before
+    assert before[0][0] == "ada"
+
+
+def test_jobs_are_the_same_in_a_store_that_was_moved(rota, tmp_path, clock, settings):
+    carry_out(rota, f"{A}; CREATE JOB j CLASS = LEADER_ONLY PARTITION BY SHARD_SET ('a') DEPENDS ON a SCHEDULE = EVERY 1 HOUR CALL report()")
+    shown = "SHOW CREATE JOB j"
+    before = rota.sql(shown)[0].rows, rota.sql("SELECT * FROM sys.jobs ORDER BY job_name")[0].rows
+    target = tmp_path / "moved.db"
+    rota.store.promote(str(target))
+    moved = Rota(target, clock=clock, settings=settings)
+    assert (moved.sql(shown)[0].rows, moved.sql("SELECT * FROM sys.jobs ORDER BY job_name")[0].rows) == before
+    moved.close()
