@@ -38,6 +38,7 @@ JOINS = (
     ("history", "audit", "number"),
     ("users", "organizations", "organization"),
 )
+STATES = ("RUNNING", "PENDING", "QUEUED", "COMPLETED", "FAILED", "CANCELLED")
 ALIASES = {("queue", "template_name"): "template", ("audit", "number"): "audit_id"}
 
 
@@ -59,6 +60,7 @@ class Generator:
     def query(self) -> tuple[str, bool]:
         """Return a query, and whether the order of its rows is part of the answer."""
         makers = [self._listed] * 5 + [self._single_order] * 4 + [self._grouped] * 3 + [self._joined] * 3
+        makers += [self._of_states] * 2
         makers += [self._window, self._nested, self._union, self._distinct, self._counted]
         return self.rng.choice(makers)()
 
@@ -80,6 +82,17 @@ class Generator:
         ]
         column = self.rng.choice([*ordered, *ordered, self._column(table)])
         return f"SELECT {column} FROM sys.{table}{self._where(table)} ORDER BY {column} {self._way()}{self._limit()}", True
+
+    def _of_states(self) -> tuple[str, bool]:
+        """Return a query for jobs in one state or two, those that run more often than others."""
+        rng = self.rng
+        table, column = rng.choice([("job_runs", "state"), ("job_runs", "status"), ("queue", "status"), ("job_runs", "state")])
+        states = [rng.choice(["RUNNING", *STATES]) for _ in range(rng.randrange(1, 3))]
+        condition = " OR ".join(f"{column} = '{state}'" for state in states)
+        more = f" AND {self._condition(table)}" if rng.random() < 0.5 else ""
+        order = ", ".join(f"{name} {self._way()}" for name in (self._column(table), *self.keys[table]))
+        shown = ", ".join([column, "started_at", *self.keys[table]])
+        return f"SELECT {shown} FROM sys.{table} WHERE ({condition}){more} ORDER BY {order}{self._limit()}", True
 
     def _grouped(self) -> tuple[str, bool]:
         table, rng = self._table(), self.rng

@@ -20,6 +20,8 @@ A query sees what its user may read, and nothing else is counted or found; a tab
 Ids can be written with or without dashes and in any case.
 Moments are in milliseconds since 1970 UTC, and once more as text, in the column whose name ends with `_ts`.
 The limits are the settings `sql_timeout`, `sql_rows_max`, `sql_bytes_max` and `sql_running`: see [settings](settings.md).
+A query in the process of a worker that has jobs computes for `sql_share` of its time and pauses for the rest.
+Run long queries in another process.
 
 Queries by id, by `number`, by the name of a job and by type look at few rows, however many there are.
 So do those for the newest by `number`, by end or by start.

@@ -207,6 +207,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     sql_rows_max: Annotated[int, Doc("rows in the answer to one query, at most; what is left out is reported", 1, 10_000_000)] = 10_000
     sql_bytes_max: Annotated[int, Doc("size of the answer to one query, and of each value in it, at most", 65_536, 1024 * MIB)] = 16 * MIB
     sql_running: Annotated[int, Doc("queries that one process runs at a time; others wait for sql_timeout at most", 1, 100)] = 2
+    sql_share: Annotated[
+        float, Doc("share of its time that a query computes while a worker of the same process has jobs; it pauses for the rest", 0.01, 1)
+    ] = 0.05
     progress_interval: Annotated[float, Doc("shortest time between two stored progress reports of a run", 0)] = 0.5
 
     synchronous: Annotated[

@@ -6,8 +6,8 @@ Rows come through `Store.snapshot` alone, inside what the gate lets the actor re
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import apsw
 
@@ -21,7 +21,12 @@ from rota.sql.private_database import Params, process, too_late
 from rota.sql.reports import report
 from rota.sql.result import Result
 
+if TYPE_CHECKING:
+    from rota.engine.driver import Driver
+
 STEP_S_MIN = 0.001
+PACE_ROWS, PACE_S, PAUSE_S_MAX = 16, 0.0005, 0.05
+"""Rows between two looks at the clock, how long a query computes between two pauses, and the longest of these."""
 
 
 def select(ask: Ask, text: str, params: Params = ()) -> Result:
@@ -46,6 +51,31 @@ def may_change(ask: Ask) -> Scope | None:
         return None
 
 
+class Pace:
+    """Has a query pause while a worker of its process has jobs: both would want the interpreter at the same time."""
+
+    def __init__(self, drivers: Sequence[Driver], share: float) -> None:
+        """Take the workers of the process, and the share of its time that a query computes beside them."""
+        self._drivers = drivers
+        self._rest = (1 - share) / share
+        self._since = time.perf_counter()
+
+    def rows(self, rows: Iterator[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
+        """Return the same rows, with pauses between them."""
+        for place, row in enumerate(rows):
+            if not place % PACE_ROWS:
+                self._pause()
+            yield row
+
+    def _pause(self) -> None:
+        worked_s = time.perf_counter() - self._since
+        if worked_s < PACE_S:
+            return
+        if any(driver.worker.holding for driver in self._drivers):
+            time.sleep(min(PAUSE_S_MAX, worked_s * self._rest))
+        self._since = time.perf_counter()
+
+
 class ScopedRows:
     """The rows of one query: of one moment, inside what its actor may read."""
 
@@ -54,13 +84,15 @@ class ScopedRows:
         self._ask = ask
         self._snapshot = snapshot
         self._asks: dict[Right, Ask] = {}
+        self._pace = Pace(ask.session.drivers, ask.settings.sql_share)
 
     def scan(self, table: Table, sources: tuple[str, ...], bounds: tuple[Bound, ...], order: Order | None) -> Iterator[tuple[Any, ...]]:
         """Return the rows of a table."""
         ask = self._permitted(table)
         if not table.relation:
             return report(ask, table.name, sources)
-        return self._snapshot.scan(table.relation, sources, bounds=bounds, order=order, scope=ask.scope)
+        rows = self._snapshot.scan(table.relation, sources, bounds=bounds, order=order, scope=ask.scope)
+        return self._pace.rows(rows)
 
     def orders(self, table: Table) -> frozenset[Order]:
         """Return the orders that the store has of a table."""
