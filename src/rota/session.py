@@ -32,6 +32,7 @@ from rota.model.values import Job, JobRef, dashed, undashed
 from rota.ports.clock import Clock, Ids, StoreClock, SystemClock, UuidV7
 
 if TYPE_CHECKING:
+    from rota.denials import Denials
     from rota.engine.driver import Driver
     from rota.engine.event_feed import Feed
     from rota.engine.watcher import Watcher
@@ -130,6 +131,13 @@ class Session:
         """Figures of what the workers of this process do."""
         return Meter()
 
+    @part
+    def denials(self) -> Denials:
+        """Entries of refusals in the audit trail."""
+        from rota.denials import Denials  # noqa: PLC0415 - only a refusal needs it
+
+        return Denials(self)
+
     def name_store(self, store: str | os.PathLike[str] | None) -> None:
         """Mean this store from now on: None is $ROTA_STORE, else ./rota.db. The time is that of the given clock, else of the store."""
         self.where = StoreUrl(os.fspath(store) if store is not None else os.environ.get("ROTA_STORE") or "rota.db")
@@ -202,7 +210,7 @@ class Session:
         self.registry = self.registry.copy()
         self.opened = self.inline = self.client_id = self.lease = self.feed = self.watcher = None
         self.drivers = []
-        for name in ("submitter", "calls", "beats", "meter"):
+        for name in ("submitter", "calls", "beats", "meter", "denials"):
             vars(self).pop(name, None)  # a thread of the parent may have held its lock
 
     async def watching(self) -> Watcher:
@@ -282,20 +290,43 @@ class Session:
         """Return who asks, as acting in an organization; refuse what it may not do there."""
         if actor is None and organization is None:
             return LOCAL
-        who = act_in(actor if isinstance(actor, Actor) else self.actor(actor), operation, organization)
-        if who.role is not Role.MANAGER:
-            self.refuse_closed(who, operation)
+        try:
+            who = act_in(actor if isinstance(actor, Actor) else self.actor(actor), operation, organization)
+            if who.role is not Role.MANAGER:
+                self.refuse_closed(who, operation)
+        except (PermissionDenied, OrganizationUnavailable) as error:
+            self.denied(actor, operation, error)
+            raise
         return who
 
     def scope(self, actor: Actor | str | None, operation: Right) -> Scope:
         """Return the rows that the actor may do this to."""
         if actor is None:
             return EVERYTHING
-        who = actor if isinstance(actor, Actor) else self.actor(actor)
-        scope = scope_of(who, operation)
-        if who.role is not Role.MANAGER:
-            self.refuse_closed(who, operation)
+        try:
+            who = actor if isinstance(actor, Actor) else self.actor(actor)
+            scope = scope_of(who, operation)
+            if who.role is not Role.MANAGER:
+                self.refuse_closed(who, operation)
+        except (PermissionDenied, OrganizationUnavailable) as error:
+            self.denied(actor, operation, error)
+            raise
         return scope
+
+    def may(self, actor: Actor | str | None, operation: Right) -> Scope | None:
+        """Return the same, or None for an actor without the right: a page leaves something out for it, and that is not an attempt."""
+        if actor is None:
+            return EVERYTHING
+        try:
+            who = actor if isinstance(actor, Actor) else self.actor(actor)
+            scope_of(who, operation)
+        except PermissionDenied:
+            return None
+        return self.scope(who, operation)
+
+    def denied(self, actor: Actor | str | None, operation: Right, error: Exception) -> None:
+        """Enter a refusal into the audit trail."""
+        self.denials.note(LOCAL if actor is None else actor, operation, error)
 
     def refuse_closed(self, who: Actor, operation: Right) -> None:
         """Refuse the people of an organization that is removed, and, where it is suspended, most of what they could do."""

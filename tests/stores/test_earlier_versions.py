@@ -48,6 +48,7 @@ LANDED = {
     "postgres/0016_scan.sql": "2d983af6ad427b20",
     "postgres/0017_sql_jobs.sql": "427e0df90b2128d4",
     "postgres/0018_worker_facts.sql": "144aad113560ac56",
+    "postgres/0019_audit_events.sql": "72f54c3a170416b4",
     "sqlite/0001_wheel.sql": "ca1b65141e685d9b",
     "sqlite/0002_trust.sql": "7e7507dbfdf193bd",
     "sqlite/0003_time.sql": "e5a8638752ef17d9",
@@ -67,6 +68,7 @@ LANDED = {
     "sqlite/0017_scan.sql": "fc7a7178fb5ed890",
     "sqlite/0018_sql_jobs.sql": "4389b838b6b623a6",
     "sqlite/0019_worker_facts.sql": "a9f435d9eb6ca9bf",
+    "sqlite/0020_audit_events.sql": "bcae3f37b478f127",
 }
 """The digest of every migration. A new migration adds its line, which the test below prints."""
 

@@ -281,7 +281,7 @@ class Worker:
     def _prepare(self) -> Turn:
         turn = self._requests.begin(self.id)
         if self._jobs.plain and not self._parallel.ending:
-            turn.done = self._jobs.done()
+            self._jobs.add_done(turn)
         if self._jobs.ended:
             self._requests.add_endings(turn)
         turn.reports = self.inbox.reports

@@ -98,6 +98,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         str, Doc("modules, by comma, that a worker may import handlers from where a template or a job names one; empty: none")
     ] = ""
 
+    audit_runs: Annotated[
+        str,
+        Doc(
+            "runs whose results are entries of the audit trail: those of jobs that SQL has created, all, or none",
+            words=("sql", "all", "none"),
+        ),
+    ] = "sql"
+
     payload_max: Annotated[int, Doc("largest params of one job", 2, 16 * MIB)] = MIB
     result_max: Annotated[int, Doc("largest result of one run", 2, 16 * MIB)] = MIB
     error_max: Annotated[int, Doc("an error text or traceback is cut here", 256, 16 * MIB)] = 65_536

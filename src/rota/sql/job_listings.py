@@ -169,14 +169,11 @@ def _settings(run: Execution, statement: Show) -> tuple[tuple[str, ...], Iterabl
 
 
 def _audit(run: Execution, statement: Show) -> tuple[tuple[str, ...], Iterable[tuple[Any, ...]]]:
-    columns = ("at", "actor", "action", "subject", "subject_id", "before", "after")
+    columns = ("at", "event", "job_uuid", "job_run_uuid", "actor", "outcome", "action", "subject", "subject_id", "before", "after")
     scope = run.also(Right.READ_AUDIT).ask.scope
-    subject = None
-    if statement.job is not None:
-        job = run.job(statement.job, "job")
-        subject = f"schedule:{job.name}" if job.own is None else f"sql_job:{dashed(job.id)}"
-    found = run.ask.store.audit(limit=_limit(statement), before=None, scope=scope, subject=subject) if _limit(statement) else []
-    return columns, ((e.at, e.actor, e.action, e.subject, e.subject_id, e.before, e.after) for e in found)
+    job = None if statement.job is None else run.job(statement.job, "job").id
+    found = run.ask.store.audit(limit=_limit(statement), scope=scope, job=job) if _limit(statement) else []
+    return columns, (tuple(getattr(entry, column) for column in columns) for entry in found)
 
 
 def _scheduler(run: Execution, statement: Show) -> tuple[tuple[str, ...], Iterable[tuple[Any, ...]]]:

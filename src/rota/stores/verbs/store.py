@@ -151,6 +151,7 @@ class VerbStore(ABC):
         """Say whether the place of rows in the queue can be told from the rows before them."""
         return self._shares and queue.are_in_line(rows, now)
 
+    fire_now = write(intake.fire_now)
     pour = write(intake.pour, hold=Hold.DOOR)
     adopt = write(intake.adopt)
 
@@ -283,6 +284,7 @@ class VerbStore(ABC):
     graph = read(reads.graph)
     usage = read(limits.usage)
     audit = read(reads.audit, long=True)
+    record_denial = write(accounts.record_denial, hold=Hold.NOTHING)
     stats = read(overview.stats, long=True, snapshot=True)
 
     @contextmanager

@@ -20,7 +20,7 @@ from rota.model.gate import Actor, Right, scope_of
 from rota.model.overview import Overview
 from rota.model.shapes import Organization, Params, Priority, Shape, Span, When
 from rota.model.values import Run
-from rota.operation import NOUNS, Operation, noun, operations
+from rota.operation import NOUNS, Operation, noun, operations, refuse_denied
 from rota.results import Log
 from rota.schedule_views import OccurrenceView
 from rota.surfaces.redaction import without_read
@@ -60,7 +60,7 @@ class Tool(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     def call(self, rota: Rota, actor: Actor, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Read the arguments, call the operation for this actor, and return its result as a JSON object."""
-        scope_of(actor, self.operation.right)
+        refuse_denied(rota, actor, self.operation.right)
         keywords = wire.read(self.operation, arguments)
         if self.operation.method == "GET" and (keywords.get("limit") or 0) > ITEMS_MAX:
             raise InvalidOption(f"limit={keywords['limit']} is not allowed here: give at most {ITEMS_MAX:,}, and follow `next`")

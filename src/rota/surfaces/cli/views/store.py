@@ -249,8 +249,8 @@ WORKERS = listing(
     state=lambda worker: "stopping" if worker.stopping_at else "up",
 )
 AUDIT = listing(
-    "No such changes.",
-    "when who=actor did=action to~ from~ to_what~",
+    "No such entries.",
+    "when event who=actor outcome to~ run=job_run_uuid from~ to_what~",
     **{
         "when": lambda entry: clock_time(entry.at),
         "to": lambda entry: f"{entry.subject} {entry.subject_id}",

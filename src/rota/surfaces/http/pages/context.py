@@ -29,6 +29,7 @@ from rota.model.gate import Actor, Right, Role, scope_of
 from rota.model.local_time import Reading, in_zone, localized, read_moment, shown
 from rota.model.values import dashed
 from rota.model.zones import known_zone, zone_of
+from rota.operation import refuse_denied
 from rota.surfaces.cli.output import one_line, span
 from rota.surfaces.http.access import COOKIE, cookie_name, root_of
 
@@ -152,7 +153,7 @@ class Visit:
     def must(self, operation: Right) -> None:
         """Refuse, in the gate's words, what the actor may not do: before it is asked whether it is sure."""
         assert self.actor is not None  # noqa: S101 - pages for nobody ask for none
-        scope_of(self.actor, operation)
+        refuse_denied(self.rota, self.actor, operation)
 
     @property
     def everywhere(self) -> bool:
