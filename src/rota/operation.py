@@ -353,6 +353,7 @@ NOUNS: dict[str, str] = {
     "tokens": "Tokens",
     "webhooks": "Webhooks",
     "audit": "Audit",
+    "stored_settings": "StoredSettings",
     "store": "StoreOperations",
 }
 """The class of each noun; its module has the noun's name."""

@@ -27,6 +27,7 @@ from rota.model.gate import EVERYTHING, LOCAL, WHILE_SUSPENDED, Actor, Right, Ro
 from rota.model.groups import Group
 from rota.model.lanes import Names, Serving, serving_of
 from rota.model.settings import Settings, unknown_variables
+from rota.model.stored_settings import own_words
 from rota.model.urls import StoreUrl
 from rota.model.values import Job, JobRef, dashed, undashed
 from rota.ports.clock import Clock, Ids, StoreClock, SystemClock, UuidV7
@@ -99,7 +100,7 @@ class Session:
     @part
     def registry(self) -> Registry:
         """Handlers, templates, organizations and users."""
-        return Registry(self.settings, self.ids)
+        return Registry(self.settings, self.ids, lambda: own_words(self.settings, os.environ))
 
     @part
     def submitter(self) -> Submitter:
@@ -248,6 +249,11 @@ class Session:
         from rota.executors.locate import look_for_handler, prefixes_of  # noqa: PLC0415 - few programs need it
 
         return look_for_handler(path, prefixes_of(self.settings.handler_modules))
+
+    def current(self) -> Settings:
+        """Return the settings that hold now: those that the store keeps are among them."""
+        self.registry.sync(self.open().store, self.clock.now())
+        return self.registry.settings
 
     def poke(self) -> None:
         """Wake the workers of this process."""

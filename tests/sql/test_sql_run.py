@@ -88,7 +88,6 @@ def test_an_error_of_a_statement_survives_a_pickle(rota):
         ("EXPLAIN JOB RUN 00000000-0000-0000-0000-000000000000", "unknown_run", "42704", 17),
         ("GRANT EXECUTE ON JOB a TO nobody", "not_available", "0A000", 1),
         ("CREATE SECRET s VALUE 'canary'", "not_available", "0A000", 1),
-        ("ALTER SYSTEM SET scheduler.enabled = true", "not_available", "0A000", 1),
         ("SHOW ROLES", "not_available", "0A000", 1),
     ],
 )

@@ -630,11 +630,11 @@ def _own(*columns: tuple[str, Type, str]) -> tuple[Column, ...]:
 
 SETTINGS = Table(
     "settings",
-    "Settings of the process that answers.",
+    "Settings that hold in the process that answers, and those that the store may keep: scheduler.enabled and so on.",
     _own(
         ("name", Type.TEXT, "The setting"),
         ("value", Type.TEXT, "Its value; passwords are left out"),
-        ("source", Type.TEXT, "default, environment or program"),
+        ("source", Type.TEXT, "Whose word it is: environment, program, store or default"),
         ("description", Type.TEXT, "What it is for"),
     ),
     Right.OPERATE,

@@ -26,7 +26,7 @@ STEP_S_MIN = 0.001
 
 def select(ask: Ask, text: str, params: Params = ()) -> Result:
     """Return the rows of one query over sys.*, at most as many as the settings allow."""
-    settings = ask.settings
+    settings = ask.session.current()
     end = time.monotonic() + settings.sql_timeout
     with process.databases.lent(settings, end) as database:
         try:

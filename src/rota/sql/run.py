@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from rota.errors import InvalidOption, RotaError
 from rota.model.gate import Right
 from rota.operation import Ask, View, ask_for
-from rota.sql import job_commands, job_listings
+from rota.sql import job_commands, job_listings, system_commands
 from rota.sql.execution import Execution, Refusal, Values, failure, not_yet
 from rota.sql.parser import Parsed, parse_script
 from rota.sql.result import Result
@@ -83,7 +83,7 @@ DOINGS: dict[type, Doing] = {
     **dict.fromkeys((GrantRights, RevokeRights, CreateRole, DropRole), Doing(Right.MANAGE_ORGANIZATIONS, _not_yet)),
     **dict.fromkeys((CreateSecret, AlterSecret, DropSecret), Doing(Right.MANAGE_ORGANIZATIONS, _not_yet)),
     **dict.fromkeys((CreateConnection, AlterConnection, DropConnection), Doing(Right.MANAGE_ORGANIZATIONS, _not_yet)),
-    AlterSystem: Doing(Right.OPERATE, _not_yet),
+    AlterSystem: Doing(Right.OPERATE, system_commands.alter_system),
 }
 """Every kind of statement: there is none without a right."""
 

@@ -12,7 +12,8 @@ from rota.model.access import Permit, Token
 from rota.model.audit import Outcome
 from rota.model.definitions import Organization, OrganizationState, User
 from rota.model.gate import Actor, Right, Role
-from rota.model.values import Held, Instant, dashed, instant, moment, undashed
+from rota.model.stored_settings import Stored
+from rota.model.values import Held, Instant, dashed, instant, moment, moment_of, undashed
 from rota.stores.verbs.db import Db, audit
 from rota.stores.verbs.limits import offer_again
 
@@ -250,6 +251,29 @@ def _token(row: Sequence[Any]) -> Token:
         revoked_at=moment(revoked_at),
         last_used_at=moment(last_used_at),
     )
+
+
+# ---- settings --------------------------------------------------------------------------------------------------------
+
+
+def stored_settings(db: Db) -> list[Stored]:
+    """Return every setting that the store keeps."""
+    return [Stored(name=name, value=value, set_by=by, set_at=moment_of(at)) for name, value, by, at in db.rows("stored_settings")]
+
+
+def put_setting(db: Db, name: str, value: str | None, *, actor: Actor, now: Instant) -> None:
+    """Set a setting, or remove it if the value is None."""
+    before = db.value("stored_setting", name=name)
+    if before == value:
+        return
+    if value is None:
+        db.change("reset_setting", name=name)
+    else:
+        db.change("set_setting", name=name, value=value, actor=actor.name, now=now)
+    db.change("advance_definitions")
+    sides = [None if side is None else {"value": side} for side in (before, value)]
+    action = "setting.reset" if value is None else "setting.set"
+    audit(db, actor, now, action, ("setting", name), before=sides[0], after=sides[1], organization=None)
 
 
 # ---- refusals ---------------------------------------------------------------------------------------------------------

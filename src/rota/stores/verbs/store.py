@@ -284,6 +284,8 @@ class VerbStore(ABC):
     graph = read(reads.graph)
     usage = read(limits.usage)
     audit = read(reads.audit, long=True)
+    stored_settings = read(accounts.stored_settings)
+    put_setting = write(accounts.put_setting)
     record_denial = write(accounts.record_denial, hold=Hold.NOTHING)
     stats = read(overview.stats, long=True, snapshot=True)
 

@@ -36,6 +36,7 @@ MODULES = {
     "import": "store",
     "organization": "access",
     "queue": "job",
+    "setting": "store",
     "token": "access",
     "user": "access",
 }

@@ -39,6 +39,7 @@ from rota.surfaces.cli.views.job import about_run
 if TYPE_CHECKING:
     from rota.compat.import_report import Imported
     from rota.engine.recovery import Recovered
+    from rota.resources.stored_settings import SettingView
     from rota.surfaces.cli.commands import Called
 
 VALUE_MAX = 40
@@ -258,6 +259,16 @@ AUDIT = listing(
         "to_what": lambda entry: one_line(compact(entry.after), VALUE_MAX),
     },
 )
+SETTINGS = listing("There are no such settings.", "setting=name value> source stored set_by set=set_at what_it_is_for=what+")
+
+
+def show_setting(setting: SettingView, _called: Called) -> None:
+    """Print what holds, and why that is not what is stored."""
+    typer.echo(f"{setting.name} is {setting.value} ({setting.source})")
+    if setting.notice:
+        typer.echo(f"note: {setting.notice}", err=True)
+
+
 VIEWS: dict[str | type, View] = {
     "stats": View(show_stats, stats_document),
     "pauses": View(
@@ -271,6 +282,9 @@ VIEWS: dict[str | type, View] = {
     "grants": View(show_grants, grants_document),
     "purge": View(show_purged, purged_document, prepare=start_bar),
     "audit": View(AUDIT),
+    "setting list": View(SETTINGS),
+    "setting set": View(show_setting),
+    "setting reset": View(show_setting),
     Run: View(show_run, check=fail_unless_ended_well),
     "import monque": View(show_imported, check=fail_on_bad, prepare=read_twice),
 }
