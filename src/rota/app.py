@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from rota.resources.roles import Roles
     from rota.resources.schedules import Schedules
     from rota.resources.store import StoreOperations
+    from rota.resources.stored_settings import StoredSettings
     from rota.resources.templates import Templates
     from rota.resources.tokens import Tokens
     from rota.resources.users import Users
@@ -100,6 +101,7 @@ class Rota(View):
     tokens: Noun[Tokens] = Noun("Tokens for the HTTP API and the dashboard.")
     webhooks: Noun[Webhooks] = Noun("Webhooks and their deliveries.")
     audit: Noun[Audit] = Noun("The audit trail.")
+    stored_settings: Noun[StoredSettings] = Noun("Settings that the store keeps for all processes.")
     store: Noun[StoreOperations] = Noun("The store itself: pause, recover, purge, check, move it.")
 
     # ---- handlers ---------------------------------------------------------------------------------------------

@@ -157,7 +157,7 @@ def start(session: Session, concurrency: int | None, serving: Serving) -> Driver
             "a worker can't be started inside a handler; in a script whose handlers run in processes, "
             'start it under `if __name__ == "__main__":`'
         )
-    slots = session.settings.concurrency if concurrency is None else concurrency
+    slots = session.current().concurrency if concurrency is None else concurrency
     whole("concurrency", slots, least=1)
     driver = _started(session, session.open(), slots, serving)
     with session.lock:
@@ -197,7 +197,7 @@ def turn(session: Session) -> None:
     with session.lock:
         if session.inline is None:
             session.registry.sync(opened.store, session.clock.now())
-            inline = make_worker(session, opened, session.settings.concurrency, inline=True)
+            inline = make_worker(session, opened, session.current().concurrency, inline=True)
             try:
                 inline.start()
             except BaseException:

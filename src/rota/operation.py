@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Concatenate, Generic, ParamSpe
 import msgspec
 from msgspec import UNSET
 
-from rota.errors import ChangedMeanwhile, InvalidOption, NotFound
-from rota.model.gate import EVERYTHING, Actor, Right, Scope
+from rota.errors import ChangedMeanwhile, InvalidOption, NotFound, PermissionDenied
+from rota.model.gate import EVERYTHING, Actor, Right, Scope, scope_of
 from rota.model.shapes import Shape, shape_of
 from rota.model.values import dashed, undashed
 
@@ -55,6 +55,10 @@ class Ask:
     def also(self, right: Right) -> Ask:
         """Ask for another right too: the same actor, with the scope of that right."""
         return Ask(self.session, self.actor, right, self.expected)
+
+    def may(self, right: Right) -> Scope | None:
+        """Return the scope of another right of the same actor; None if it has none, which is not entered as a refusal."""
+        return self.session.may(self.actor, right)
 
     @property
     def who(self) -> Actor:
@@ -174,6 +178,16 @@ class Resource(View):
 def ask_for(view: View, right: Right) -> Ask:
     """Ask the gate for the actor of a noun or a Rota: for functions of surfaces that are not operations."""
     return Ask(view._seat.session, view._actor, right, view._expected)  # noqa: SLF001 - of this module's own class
+
+
+def refuse_denied(view: View, actor: Actor, right: Right) -> None:
+    """Refuse an actor without a right before anything else of its request is looked at."""
+    session = session_of(view)
+    try:
+        scope_of(actor, right, session.holdings(actor, right))
+    except PermissionDenied as error:
+        session.denied(actor, right, error)
+        raise
 
 
 def session_of(view: View) -> Session:
@@ -347,6 +361,7 @@ NOUNS: dict[str, str] = {
     "tokens": "Tokens",
     "webhooks": "Webhooks",
     "audit": "Audit",
+    "stored_settings": "StoredSettings",
     "store": "StoreOperations",
 }
 """The class of each noun; its module has the noun's name."""

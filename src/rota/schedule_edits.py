@@ -17,7 +17,7 @@ from rota.model.definitions import TemplateState, unfit_for_schedules
 from rota.model.gate import Actor, Scope
 from rota.model.params import encode_params
 from rota.model.schedule_options import TIMES, as_said, with_options
-from rota.model.schedules import Kind, OnCompletion, OwnTemplate, Schedule, ScheduleState, Timing
+from rota.model.schedules import CatchUp, Kind, OnCompletion, Overlap, OwnTemplate, Schedule, ScheduleState, Timing
 from rota.model.values import SECOND, Instant, moment
 from rota.ports.schedules import Change
 from rota.ports.store import DefinitionsChanged, Store
@@ -179,6 +179,9 @@ def built(session: Session, name: str, options: Mapping[str, Any], who: Actor, n
         created_by=who.name,
         own=own,
     )
+    if options.get("catch_up") is None:
+        options = {name: value for name, value in options.items() if name != "catch_up"}
+        empty = _by_policy(empty, CatchUp(session.current().catch_up), options)
     new = with_options(empty, options if own is not None else with_template_name(session, options), now)
     _refuse_many(session, new)
     _refuse_unfit_params(session, new)
@@ -186,6 +189,15 @@ def built(session: Session, name: str, options: Mapping[str, Any], who: Actor, n
     at = new.timing.at
     # An AT of this very moment is due, not past.
     return msgspec.structs.replace(new, cursor_at=now if at is None else min(now, at - 1))
+
+
+def _by_policy(new: Schedule, policy: CatchUp, options: Mapping[str, Any]) -> Schedule:
+    """Return a schedule that says nothing of catch_up with the policy of the settings."""
+    if policy is not CatchUp.ALL:
+        return msgspec.structs.replace(new, catch_up=policy)
+    if options.get("overlap") == Overlap.SKIP:
+        return new  # it would skip what it catches up
+    return msgspec.structs.replace(new, catch_up=policy, overlap=Overlap.QUEUE)
 
 
 def added(session: Session, new: Schedule, who: Actor) -> Schedule:

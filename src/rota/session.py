@@ -31,11 +31,13 @@ from rota.model.grants import NOTHING, Holdings
 from rota.model.groups import Group
 from rota.model.lanes import Names, Serving, serving_of
 from rota.model.settings import Settings, unknown_variables
+from rota.model.stored_settings import own_words
 from rota.model.urls import StoreUrl
 from rota.model.values import Job, JobRef, dashed, undashed
 from rota.ports.clock import Clock, Ids, StoreClock, SystemClock, UuidV7
 
 if TYPE_CHECKING:
+    from rota.denials import Denials
     from rota.engine.driver import Driver
     from rota.engine.event_feed import Feed
     from rota.engine.watcher import Watcher
@@ -105,7 +107,7 @@ class Session:
     @part
     def registry(self) -> Registry:
         """Handlers, templates, organizations and users."""
-        return Registry(self.settings, self.ids)
+        return Registry(self.settings, self.ids, lambda: own_words(self.settings, os.environ))
 
     @part
     def submitter(self) -> Submitter:
@@ -136,6 +138,13 @@ class Session:
     def meter(self) -> Meter:
         """Figures of what the workers of this process do."""
         return Meter()
+
+    @part
+    def denials(self) -> Denials:
+        """Entries of refusals in the audit trail."""
+        from rota.denials import Denials  # noqa: PLC0415 - only a refusal needs it
+
+        return Denials(self)
 
     def name_store(self, store: str | os.PathLike[str] | None) -> None:
         """Mean this store from now on: None is $ROTA_STORE, else ./rota.db. The time is that of the given clock, else of the store."""
@@ -209,7 +218,7 @@ class Session:
         self.registry = self.registry.copy()
         self.opened = self.inline = self.client_id = self.lease = self.feed = self.watcher = None
         self.drivers = []
-        for name in ("submitter", "calls", "beats", "meter"):
+        for name in ("submitter", "calls", "beats", "meter", "denials"):
             vars(self).pop(name, None)  # a thread of the parent may have held its lock
 
     async def watching(self) -> Watcher:
@@ -248,6 +257,11 @@ class Session:
 
         return look_for_handler(path, prefixes_of(self.settings.handler_modules))
 
+    def current(self) -> Settings:
+        """Return the settings that hold now: those that the store keeps are among them."""
+        self.registry.sync(self.open().store, self.clock.now())
+        return self.registry.settings
+
     def poke(self) -> None:
         """Wake the workers of this process."""
         for driver in self.drivers:
@@ -271,6 +285,8 @@ class Session:
         other.registry = self.registry.copy()
         # The store's clock would be asked on another connection, and workers find nothing before the commit.
         other.follows, other.drivers, other.effects = None, [], []
+        # A refusal is entered although the transaction is undone.
+        other.denials = self.denials
         vars(other).pop("submitter", None)
         return other
 
@@ -310,24 +326,32 @@ class Session:
         """Return who asks, as acting in an organization; refuse what it may not do there."""
         if actor is None and organization is None:
             return LOCAL
-        given = actor if isinstance(actor, Actor) else self.actor(actor)
-        if given.role is Role.MANAGER:
-            return act_in(given, operation, organization)
-        self.registry.sync(self.open().store, self.clock.now())
-        who = act_in(given, operation, organization, self.holdings(given, operation))
-        self.refuse_known_closed(who, operation)
+        try:
+            given = actor if isinstance(actor, Actor) else self.actor(actor)
+            if given.role is Role.MANAGER:
+                return act_in(given, operation, organization)
+            self.registry.sync(self.open().store, self.clock.now())
+            who = act_in(given, operation, organization, self.holdings(given, operation))
+            self.refuse_known_closed(who, operation)
+        except (PermissionDenied, OrganizationUnavailable) as error:
+            self.denied(actor, operation, error)
+            raise
         return who
 
     def scope(self, actor: Actor | str | None, operation: Right) -> Scope:
         """Return the rows that the actor may do this to."""
         if actor is None:
             return EVERYTHING
-        who = actor if isinstance(actor, Actor) else self.actor(actor)
-        if who.role is Role.MANAGER:
-            return scope_of(who, operation)
-        self.registry.sync(self.open().store, self.clock.now())
-        scope = scope_of(who, operation, self.holdings(who, operation))
-        self.refuse_known_closed(who, operation)
+        try:
+            who = actor if isinstance(actor, Actor) else self.actor(actor)
+            if who.role is Role.MANAGER:
+                return scope_of(who, operation)
+            self.registry.sync(self.open().store, self.clock.now())
+            scope = scope_of(who, operation, self.holdings(who, operation))
+            self.refuse_known_closed(who, operation)
+        except (PermissionDenied, OrganizationUnavailable) as error:
+            self.denied(actor, operation, error)
+            raise
         return scope
 
     def holdings(self, who: Actor, operation: Right) -> Holdings:
@@ -335,6 +359,21 @@ class Session:
         if who.role is Role.MANAGER or not is_grantable(operation):
             return NOTHING
         return self.registry.holdings(who, self.open().store)
+
+    def may(self, actor: Actor | str | None, operation: Right) -> Scope | None:
+        """Return the same, or None for an actor without the right: a page leaves something out for it, and that is not an attempt."""
+        if actor is None:
+            return EVERYTHING
+        try:
+            who = actor if isinstance(actor, Actor) else self.actor(actor)
+            scope_of(who, operation, self.holdings(who, operation))
+        except PermissionDenied:
+            return None
+        return self.scope(who, operation)
+
+    def denied(self, actor: Actor | str | None, operation: Right, error: Exception) -> None:
+        """Enter a refusal into the audit trail."""
+        self.denials.note(LOCAL if actor is None else actor, operation, error)
 
     def refuse_known_closed(self, who: Actor, operation: Right) -> None:
         """Refuse the people of an organization that is known to be removed, and, where it is suspended, most of what they could do."""

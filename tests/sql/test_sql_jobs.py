@@ -24,7 +24,7 @@ def runs(rota: Rota, name: str) -> list[dict[str, object]]:
 
 
 def audited(rota: Rota) -> list[tuple[str, object]]:
-    return [(each.action, each.after) for each in reversed(rota.audit.list(subject="sql_job"))]
+    return [(each.event, each.after) for each in reversed(rota.audit.list(subject="schedule"))]
 
 
 # ---- CREATE -----------------------------------------------------------------------------------------------------------
@@ -35,9 +35,8 @@ def test_a_created_job_has_the_defaults_of_sql_and_one_audit_entry(rota):
     job = facts(rota, "nightly")
     assert [job[name] for name in ("max_retries", "retry_backoff_seconds", "timeout_seconds")] == [3, 60.0, 3600.0]
     assert (job["job_type"], job["state"], job["created_by"]) == ("PROCEDURE", "ENABLED", "local")
-    ((action, after),) = audited(rota)
-    assert action == "JOB_CREATED"
-    assert (after["job_uuid"], after["job_name"], after["outcome"]) == (job["job_uuid"], "nightly", "SUCCEEDED")
+    (entry,) = rota.audit.list(subject="schedule:nightly")
+    assert (entry.event, entry.job_uuid, entry.outcome) == ("JOB_CREATED", job["job_uuid"], "ok")
 
 
 def test_a_job_that_is_due_runs_its_handler_with_its_arguments(rota, clock):
@@ -175,7 +174,7 @@ def test_several_changes_are_one_version_and_one_audit_entry(rota):
     assert (job["version"], job["template_version"], job["body"]) == (2, 2, "report('us')")
     created, changed = audited(rota)
     assert (created[0], changed[0]) == ("JOB_CREATED", "JOB_MODIFIED")
-    (entry,) = [each for each in rota.audit.list(subject="sql_job") if each.action == "JOB_MODIFIED"]
+    (entry,) = [each for each in rota.audit.list(subject="schedule") if each.event == "JOB_MODIFIED"]
     assert (entry.before["timeout"], entry.after["timeout"]) == (3600.0, 5.0)
     assert (entry.before["name"], entry.after["name"]) == ("a", "b")
     assert rota.sql("SHOW AUDIT FOR JOB b")[0].tag == "SHOW 2"

@@ -32,7 +32,7 @@ def seen(where: str) -> tuple[list[str], list[str], list[str]]:
         store = rota._session.open().store
         with store._reading() as db:
             taken = ["j"] if db.value("name_of_template", organization_id="default", name="j") else []
-        return jobs, taken, [each.action for each in rota.audit.list(subject="sql_job")]
+        return jobs, taken, [each.event for each in rota.audit.list(subject="schedule")]
     finally:
         rota.close()
 
@@ -79,4 +79,4 @@ def test_a_recreate_that_is_cut_short_at_any_write_leaves_the_old_job_or_the_new
         break
     assert write > 6, "a schedule and a template are dropped and added, with two audit entries"
     assert jobs() == [("j", "every 2 hours")]
-    assert [each.action for each in rota.audit.list(subject="sql_job")] == ["JOB_CREATED", "JOB_DELETED", "JOB_CREATED"]
+    assert [each.event for each in rota.audit.list(subject="schedule")] == ["JOB_CREATED", "JOB_DELETED", "JOB_CREATED"]

@@ -47,7 +47,6 @@ NOT_YET = [
     ("ALTER JOB a SET SECRET 'API_KEY' = 'canary'", "secrets are a later step"),
     ("ALTER JOB a DROP SECRET 'API_KEY'", "the same"),
     ("SHOW SECRETS FOR a", "the same"),
-    ("ALTER SYSTEM SET scheduler.enabled = false", "stored settings are a later step"),
     ("SHOW NODES", "clusters are a later step"),
     ("SHOW SHARDS", "the same"),
     ("EXECUTE JOB sweep", "no runner for the SQL of a job yet"),

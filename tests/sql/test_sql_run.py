@@ -93,7 +93,6 @@ def test_an_error_of_a_statement_survives_a_pickle(rota):
         ("GRANT ROLE nosuch TO PUBLIC", "unknown_role", "42704", 12),
         ("DROP ROLE nosuch", "not_found", "42704", 11),
         ("CREATE SECRET s VALUE 'canary'", "not_available", "0A000", 1),
-        ("ALTER SYSTEM SET scheduler.enabled = true", "not_available", "0A000", 1),
         ("SHOW SECRETS", "not_available", "0A000", 1),
     ],
 )

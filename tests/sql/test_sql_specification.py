@@ -216,7 +216,8 @@ def test_a_job_keeps_its_creator_after_the_user_was_removed(rota):
 
 
 def test_jobs_are_the_same_in_a_store_that_was_moved(rota, tmp_path, clock, settings):
-    carry_out(rota, f"{A}; CREATE JOB j CLASS = LEADER_ONLY PARTITION BY SHARD_SET ('a') DEPENDS ON a SCHEDULE = EVERY 1 HOUR CALL report()")
+    clauses = "CLASS = LEADER_ONLY PARTITION BY SHARD_SET ('a') DEPENDS ON a SCHEDULE = EVERY 1 HOUR"
+    carry_out(rota, f"{A}; CREATE JOB j {clauses} CALL report()")
     shown = "SHOW CREATE JOB j"
     before = rota.sql(shown)[0].rows, rota.sql("SELECT * FROM sys.jobs ORDER BY job_name")[0].rows
     target = tmp_path / "moved.db"

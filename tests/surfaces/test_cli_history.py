@@ -73,9 +73,9 @@ def test_the_audit_names_who_did_what(graves: Cli):
     graves.ok("job", "retry", "1")
     words = graves.ok("audit", "--subject", "job:1")
     assert "tester" in words
-    assert "job.retry" in words
+    assert "RUN_RETRIED" in words
     assert graves.lines("audit", "--subject", "job")[0]["action"] == "job.retry"
-    assert "No such changes" in graves.ok("audit", "--subject", "schedule")
+    assert "No such entries" in graves.ok("audit", "--subject", "schedule")
 
 
 def test_dead_letters_are_listed_with_what_they_died_of(graves: Cli):

@@ -11,11 +11,13 @@ import msgspec
 from rota.model.decide import Completed, Released
 from rota.model.handler import Place
 from rota.model.settings import Settings
-from rota.model.values import Claimed, Instant
+from rota.model.values import Claimed, Instant, Origin
 from rota.ports.executor import Ended
 from rota.ports.store import Store
 from rota.ports.turns import Turn, Turned
 
+SCHEDULE: str = Origin.SCHEDULE.value
+"""Compared with every job: as a plain text that is cheaper."""
 SMOOTHING = 0.1
 """Weight of the newest duration in a type's mean."""
 UNWRITTEN_MAX = 3
@@ -135,9 +137,13 @@ class InFlight:
         """Return the number of each job that is held, or has ended and may not be written."""
         return {*self.jobs, *self.plain, *self.ended, *self.writing}
 
-    def done(self) -> list[tuple[int, Instant]]:
-        """Return the number and the moment of each plain completion."""
-        return [(number, each.at) for number, each in self.plain.items()]
+    def add_done(self, turn: Turn) -> None:
+        """Put the number and the moment of each plain completion into a turn, and which of them are of schedules."""
+        done, scheduled = turn.done, turn.scheduled = [], []
+        for number, each in self.plain.items():
+            done.append((number, each.at))
+            if each.job.origin == SCHEDULE:
+                scheduled.append(number)
 
     def written(self, turn: Turn) -> None:
         """Forget what a turn has written. Its durations are kept as means."""
@@ -243,7 +249,7 @@ class ParallelTurns:
 
     def end(self, turn: Turn) -> None:
         """Have the plain completions written by this turn, which has nothing else to do."""
-        turn.done = self._in_flight.done()
+        self._in_flight.add_done(turn)
         self._in_flight.writing, self._in_flight.plain = self._in_flight.plain, {}
         self.ending = True
         self._ends.make(turn)

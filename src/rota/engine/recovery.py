@@ -171,7 +171,7 @@ class Recovery:
             now = self._clock.now()
             fresh = fresh or any(not each.job.crashes for each in held)
             endings = [self._ending(each.job, self._blamed(each.job, outcome, fresh=fresh), now) for each in held]
-            changed = self._store.recover(endings, held, now=now)
+            changed = self._store.recover(endings, held, now=now, audit_runs=self._settings.audit_runs)
             ended |= changed.keys()
             for ending, each in zip(endings, held, strict=True):
                 if ending.number in changed:

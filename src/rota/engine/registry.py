@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from typing import Any, TypeAlias
 
 import msgspec
@@ -26,6 +27,7 @@ from rota.model.schedule_options import schedule_said
 from rota.model.schema_check import SchemaCheck
 from rota.model.settings import Settings
 from rota.model.signals import PermanentError, Rules
+from rota.model.stored_settings import InForceSettings, Stored, Word, own_words
 from rota.model.templates import (
     TEXT_MAX,
     InForce,
@@ -49,6 +51,9 @@ Find: TypeAlias = Callable[[str], "Callable[..., Any] | None"]
 """Imports the function that a template names; None if it is not to be imported here. Raises InvalidHandler if it can't be."""
 Check: TypeAlias = Callable[[Handler], None]
 """Refuses a handler that its executor could never call."""
+
+Words: TypeAlias = Callable[[], dict[str, Word]]
+"""Says whose word each setting of a process is."""
 
 SHOWN = 10
 """Templates that the refusal of an unknown one lists."""
@@ -95,9 +100,12 @@ class Named(msgspec.Struct, frozen=True):
 class Registry:
     """Templates, organizations and users by name. See `rota.model.templates` for who wins where code and record differ."""
 
-    def __init__(self, settings: Settings, ids: Ids) -> None:
-        """Start empty."""
-        self._settings = settings
+    def __init__(self, settings: Settings, ids: Ids, words: Words | None = None) -> None:
+        """Start empty; `words` says whose word each of the settings is."""
+        self._settings = self.settings = settings
+        self._words = words or partial(own_words, settings, {})
+        self.stored: list[Stored] = []
+        """Settings that the store keeps, as of `version`."""
         self._ids = ids
         self.handlers: dict[str, Handler] = {}
         self._known: dict[str, Known] = {}
@@ -180,7 +188,8 @@ class Registry:
 
     def copy(self) -> Registry:
         """Return the same templates under a lock of its own."""
-        other = Registry(self._settings, self._ids)
+        other = Registry(self._settings, self._ids, self._words)
+        other.settings, other.stored = self.settings, self.stored
         other.handlers = self.handlers
         other._known = dict(self._known)
         other._find, other._check = self._find, self._check
@@ -284,7 +293,13 @@ class Registry:
             self._take_all(store.templates())
             self.organizations = {each.name: each for each in store.organizations()}
             self.users = {each.name: each for each in store.users()}
+            self.stored = store.stored_settings()
+            self.settings = self.in_force().settings if self.stored else self._settings
             self.version = version
+
+    def in_force(self) -> InForceSettings:
+        """Return the settings that hold here, and whose word each is."""
+        return InForceSettings.of(self._settings, self._words(), self.stored)
 
     def _record(self, known: Known, now: Instant) -> Template:
         template_id = known.template_id or self._ids.take(1, now)[0]

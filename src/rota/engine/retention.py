@@ -24,8 +24,21 @@ FIRST_S = 1.0
 class Retention:
     """Removes what is old, one bounded batch at a time. Several workers may do it at once: what one has removed, others don't find."""
 
-    def __init__(self, store: Store, *, clock: Clock, settings: Settings, log_dir: str | None, trust: ClockTrust | None = None) -> None:
-        """Take what it removes from, the folder of the runs' logs, if they are kept, and the process's trust in its clock."""
+    def __init__(
+        self,
+        store: Store,
+        *,
+        clock: Clock,
+        settings: Settings,
+        log_dir: str | None,
+        trust: ClockTrust | None = None,
+        current: Callable[[], Settings] | None = None,
+    ) -> None:
+        """Take what it removes from, the folder of the runs' logs, if they are kept, and the process's trust in its clock.
+
+        `current` returns the settings that hold now, where the store may keep other ones.
+        """
+        self._current = current or (lambda: settings)
         self._store = store
         self._clock = clock
         self._settings = settings
@@ -50,7 +63,7 @@ class Retention:
             return
         self._store.forget_sessions(before=now, limit=self._settings.retention_batch)
         more = self._remove_dropped()
-        if self._settings.retention:
+        if self._current().retention:
             more = self._remove_old(now) or more
         if more:
             took_s = self._clock.monotonic() - monotonic
@@ -65,7 +78,7 @@ class Retention:
 
     def _remove_old(self, now: Instant) -> bool:
         """Remove a batch of what is too old; say whether there is more."""
-        older_than_s = self._settings.retention
+        older_than_s = self._current().retention
         batch = self._batch(now, before=now - round(older_than_s * SECOND), cursor=self._cursor)
         self._cursor = batch.cursor
         add(self._round, batch)

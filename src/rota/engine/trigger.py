@@ -209,6 +209,8 @@ class Trigger:
         """The rules of time zones that due times in the store were worked out by, as far as this process has seen to it."""
         self._beat = Beat()
         self._looked: float | None = None
+        self._off = False
+        """Schedules are not to fire, as of the last time that one was due."""
         self._resume = clock.monotonic()
         self.unreadable_until: Instant = 0
         """Until when a schedule that can't be read on this machine is left alone."""
@@ -216,7 +218,7 @@ class Trigger:
     @property
     def next_at(self) -> Instant | None:
         """Return when something is due, as last seen; None also while it pauses after trouble."""
-        return None if self._clock.monotonic() < self._resume else self._beat.next_at
+        return None if self._off or self._clock.monotonic() < self._resume else self._beat.next_at
 
     def look(self) -> None:
         """Ask the store when something is due."""
@@ -234,7 +236,7 @@ class Trigger:
         due = beat.next_at is not None and beat.next_at <= now
         if not due and (beat.furthest is None or beat.furthest <= now + self._grace):
             return False
-        if self._clock.monotonic() < self._resume:
+        if self._clock.monotonic() < self._resume or self._is_off(now):
             return False
         try:
             self.fire(now)
@@ -246,6 +248,12 @@ class Trigger:
             return False
         self.look()
         return True
+
+    def _is_off(self, now: Instant) -> bool:
+        """Say whether schedules are not to fire: what is due stays due, and each turn asks again."""
+        self._registry.sync(self._store, now)
+        self._off = self._registry.settings.schedules == "off"
+        return self._off
 
     def fire(self, now: Instant) -> None:
         """Fire one batch."""

@@ -43,6 +43,7 @@ class TurnRequests:
             limit=self._parts.settings.batch,
             definitions=self._definitions.version,
             start_by=start_by,
+            audit_runs=self._parts.settings.audit_runs,
         )
 
     def add_endings(self, turn: Turn) -> None:

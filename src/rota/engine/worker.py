@@ -56,7 +56,14 @@ class Worker:
         self.meter = parts.meter
         self.inbox = Inbox(parts.wakeup() if parts.wakeup is not None else None, Requests(parts.serve))
         trust = parts.trust or ClockTrust(parts.store, parts.clock, parts.settings)
-        self.retention = Retention(parts.store, clock=parts.clock, settings=parts.settings, log_dir=parts.log_dir, trust=trust)
+        self.retention = Retention(
+            parts.store,
+            clock=parts.clock,
+            settings=parts.settings,
+            log_dir=parts.log_dir,
+            trust=trust,
+            current=lambda: parts.registry.settings,
+        )
         self.trigger = Trigger(
             parts.store,
             parts.registry,
@@ -281,7 +288,7 @@ class Worker:
     def _prepare(self) -> Turn:
         turn = self._requests.begin(self.id)
         if self._jobs.plain and not self._parallel.ending:
-            turn.done = self._jobs.done()
+            self._jobs.add_done(turn)
         if self._jobs.ended:
             self._requests.add_endings(turn)
         turn.reports = self.inbox.reports

@@ -70,6 +70,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     direct_wait: Annotated[float, Doc("how long a direct execution waits for a slot", 0)] = 300.0
     process_jobs_max: Annotated[int, Doc("jobs a handler process runs before a fresh one takes its place", 1)] = 1000
 
+    schedules: Annotated[str, Doc("whether schedules fire", words=("on", "off"))] = "on"
+    catch_up: Annotated[str, Doc("catch_up of new schedules that say nothing of it", words=("none", "last", "all"))] = "last"
     schedule_grace: Annotated[
         float, Doc("a due time that is fired this much late was still in time; a clock set back less is no matter", 0)
     ] = 60.0
@@ -97,6 +99,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     handler_modules: Annotated[
         str, Doc("modules, by comma, that a worker may import handlers from where a template or a job names one; empty: none")
     ] = ""
+
+    audit_runs: Annotated[
+        str,
+        Doc(
+            "runs whose results are entries of the audit trail: those of jobs that SQL has created, all, or none",
+            words=("sql", "all", "none"),
+        ),
+    ] = "sql"
 
     payload_max: Annotated[int, Doc("largest params of one job", 2, 16 * MIB)] = MIB
     result_max: Annotated[int, Doc("largest result of one run", 2, 16 * MIB)] = MIB
@@ -203,6 +213,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     ] = "no"
     metrics_types_max: Annotated[int, Doc("job types that metrics tell apart; further ones are counted together", 1, 10_000)] = 200
     metrics_count_max: Annotated[int, Doc("waiting jobs that metrics count, about: types and priorities share it out", 1)] = 10_000_000
+    sql_job_timeout: Annotated[
+        int, Doc("how long a run may take of a job that SQL creates without TIMEOUT; 0 means no limit", 0, 365 * 86_400)
+    ] = 3600
+    sql_job_retries: Annotated[int, Doc("retries of a job that SQL creates without MAX_RETRIES", 0, 1000)] = 3
+    sql_job_backoff: Annotated[
+        int, Doc("delay before the first retry of a job that SQL creates without RETRY_BACKOFF", 0, 365 * 86_400)
+    ] = 60
     sql_timeout: Annotated[float, Doc("how long one query over sys.* may take", 0.01, 3600)] = 5.0
     sql_rows_max: Annotated[int, Doc("rows in the answer to one query, at most; what is left out is reported", 1, 10_000_000)] = 10_000
     sql_bytes_max: Annotated[int, Doc("size of the answer to one query, and of each value in it, at most", 65_536, 1024 * MIB)] = 16 * MIB
@@ -299,7 +316,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         for name in cls.__struct_fields__:
             text = environment.get(f"ROTA_{name.upper()}")
             if text is not None:
-                values[name] = _parse(name, text)
+                values[name] = parsed(name, text)
         unknown = sorted(set(given) - set(cls.__struct_fields__))
         if unknown:
             raise InvalidOption(f"there is no setting {unknown[0]!r}{guess(unknown[0], cls.__struct_fields__)}: `rota settings` lists them")
@@ -331,12 +348,19 @@ def unknown_variables(environment: Mapping[str, str]) -> list[str]:
     return [f"the variable {name} is not a setting and has no effect{guess(name, known)}: `rota settings` lists them" for name in unknown]
 
 
-def _parse(name: str, text: str) -> object:
+def parsed(name: str, text: str) -> object:
+    """Return a value of a setting as an environment variable has it."""
     wanted = _TYPES[name]
     try:
         return text if wanted is str else wanted(text)
     except ValueError:
         raise InvalidOption(f"ROTA_{name.upper()}={text!r} is not {'a whole number' if wanted is int else 'a number'}") from None
+
+
+def checked(name: str, value: object) -> object:
+    """Return a value of a setting, or refuse it."""
+    _check(name, value, DOCS[name])
+    return value
 
 
 def _check(name: str, value: object, doc: Doc) -> None:

@@ -14,6 +14,7 @@ from uuid import UUID
 
 import msgspec
 
+from rota.model.audit import Outcome
 from rota.model.states import ErrorType, RunStatus, Status
 
 Instant: TypeAlias = int
@@ -322,15 +323,21 @@ class Purged(msgspec.Struct, kw_only=True):
 
 
 class Audited(msgspec.Struct, kw_only=True, frozen=True):
-    """One change that a person made."""
+    """One entry of the audit trail."""
 
     id: int
     at: datetime
     actor: str
     organization: str | None
+    event: str
     action: str
+    outcome: Outcome
     subject: str
     subject_id: str
+    job_uuid: str | None = None
+    """The schedule that it is about."""
+    job_run_uuid: str | None = None
+    """The job of the queue that it is about."""
     before: object = None
     after: object = None
 

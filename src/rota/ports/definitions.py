@@ -10,6 +10,7 @@ from rota.model.definitions import Organization, OrganizationState, Template, Te
 from rota.model.gate import Actor
 from rota.model.grants import CustomRole, Grant, GrantChanges
 from rota.model.lanes import JobLane, NewestParams, QueueInfo, Takes
+from rota.model.stored_settings import Stored
 from rota.model.values import Instant
 
 
@@ -18,6 +19,12 @@ class Definitions(Protocol):
 
     def definitions(self) -> int:
         """Return the version that every change to templates, pauses or organizations advances."""
+
+    def stored_settings(self) -> list[Stored]:
+        """Return every setting that the store keeps."""
+
+    def put_setting(self, name: str, value: str | None, *, actor: Actor, now: Instant) -> None:
+        """Set a setting, or remove it if the value is None. Again: nothing more. Audited."""
 
     def put_templates(self, templates: Sequence[Template], *, actor: Actor, now: Instant) -> None:
         """Record what the code says of templates, by name: `defaults` and `job_type`. Those that are the same change nothing.

@@ -18,11 +18,12 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
+from rota.model.audit import AuditRuns
 from rota.model.decide import Transition
 from rota.model.dependencies import Graph
 from rota.model.figures import Stats
 from rota.model.findings import Finding
-from rota.model.gate import EVERYTHING, Actor, Scope
+from rota.model.gate import EVERYTHING, Actor, Right, Scope
 from rota.model.groups import Group, Mode, OnFailure
 from rota.model.states import Status
 from rota.model.values import (
@@ -217,6 +218,9 @@ class Store(Definitions, Schedules, Access, Overseeing, Watching, Hooks, Scans, 
         `place`, where `side_by_side` allows it: the rows come behind what it says at least, and it is told where they will stand as
         soon as that is certain, before they are written.
         """
+
+    def fire_now(self, row: NewRow, name: str, *, actor: Actor, now: Instant, definitions: int | None = None) -> Enqueued:
+        """Add the job of a schedule, of this name, that a person has fired. Audited. Raise as `enqueue` does."""
 
     def pour(self, rows: Sequence[NewRow], *, now: Instant, definitions: int, place: Place) -> bool:
         """Add jobs that `side_by_side` allows, all or none, as `enqueue` does, but tell nothing of each, which costs less.
@@ -413,7 +417,9 @@ class Store(Definitions, Schedules, Access, Overseeing, Watching, Hooks, Scans, 
     def repair(self, *, since: Instant) -> list[Held]:
         """Return FAILED or TIMED_OUT jobs that ended after `since` and have no successor."""
 
-    def recover(self, endings: Sequence[Ending], held: Sequence[Held], *, now: Instant) -> dict[int, Status]:
+    def recover(
+        self, endings: Sequence[Ending], held: Sequence[Held], *, now: Instant, audit_runs: str = AuditRuns.SQL
+    ) -> dict[int, Status]:
         """Write recovery's moves: like a turn's endings, and makes missing runs. Return what was changed: how each ended, by number."""
 
     def add_successors(self, endings: Sequence[Ending], *, now: Instant) -> int:
@@ -476,10 +482,23 @@ class Store(Definitions, Schedules, Access, Overseeing, Watching, Hooks, Scans, 
     def usage(self, counting: Counting, *, now: Instant) -> Usage:
         """Count what a turn would count, without a turn: for explain."""
 
-    def audit(self, *, limit: int, before: int | None = None, scope: Scope = EVERYTHING, subject: str | None = None) -> list[Audited]:
-        """Return changes made by people, newest first; `before` continues after that id.
+    def record_denial(self, actor: Actor | str, right: Right, why: str, *, now: Instant) -> None:
+        """Enter a refusal of the gate into the audit trail. The actor is a name where it is nobody's that the store knows."""
 
-        `subject` is a kind of thing, or `kind:id`; of a job, its chain is meant.
+    def audit(
+        self,
+        *,
+        limit: int,
+        before: int | None = None,
+        scope: Scope = EVERYTHING,
+        subject: str | None = None,
+        actions: Sequence[str] | None = None,
+        job: str | None = None,
+    ) -> list[Audited]:
+        """Return entries of the audit trail, newest first; `before` continues after that id.
+
+        `subject` is a kind of thing, or `kind:id`; of a job, its chain is meant. `actions`: only these. `job`: only what is about the
+        schedule of this id.
         """
 
     def stats(self, *, now: Instant, hours: int = 24, scope: Scope = EVERYTHING) -> Stats:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from rota.model.audit import AuditRuns
 from rota.model.decide import Transition
 from rota.model.states import Status
 from rota.model.templates import Rate
@@ -103,6 +104,8 @@ class Turn(msgspec.Struct, kw_only=True):
     worker_id: str
     done: list[tuple[int, Instant]] = msgspec.field(default_factory=list)
     """Plain completions (no result, no log): number and moment. The fast path of `endings`."""
+    scheduled: list[int] | None = None
+    """Those of `done` that are of a schedule: no others are of a job that SQL has created. None: not known."""
     endings: list[Ending] = msgspec.field(default_factory=list)
     reports: list[Report] = msgspec.field(default_factory=list)
     limit: int = 500
@@ -125,6 +128,8 @@ class Turn(msgspec.Struct, kw_only=True):
     """The version of the definitions that `types` and `choose` rest on: nothing is claimed if it has advanced."""
     counting: Counting | None = None
     """None: nothing is limited, and nothing is counted."""
+    audit_runs: str = AuditRuns.SQL
+    """Whose ends are entered into the audit trail."""
     start_by: float = 0.0
     """Until when, by the worker's monotonic clock, what is claimed of rate-limited types may start."""
 

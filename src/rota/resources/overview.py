@@ -11,7 +11,6 @@ from rota.declarations import synced
 from rota.engine.fleet import Fleet, fleet_of
 from rota.engine.overdue import Backlog, Overdue, overdue
 from rota.engine.overview import Grouping, example_of, unserved_queues
-from rota.errors import PermissionDenied
 from rota.lab.agenda import agenda
 from rota.lab.prospects import prospects
 from rota.model.figures import Fared
@@ -67,7 +66,7 @@ def overview(session: Session, actor: Actor | str | None) -> Overview:
 
     It is cheap however many jobs there are: large numbers are counted up to a bound, and marked as more.
     """
-    now, scope, settings = session.clock.now(), _may(session, actor, Right.READ), session.settings
+    now, scope, settings = session.clock.now(), session.may(actor, Right.READ), session.settings
     if scope is None:
         return _nothing(now)
     store = synced(session)
@@ -83,7 +82,7 @@ def overview(session: Session, actor: Actor | str | None) -> Overview:
     backlog = overdue(store, session.registry, settings, now=now, scope=scope)
     read_s = time.perf_counter() - begun
     ahead = _ahead(session, store, now, scope)
-    counts = _counts(lanes, running, figures, fleet, settings.stats_hours, _may(session, actor, Right.READ_STATS))
+    counts = _counts(lanes, running, figures, fleet, settings.stats_hours, session.may(actor, Right.READ_STATS))
     furthest = store.beat_of_schedules().furthest
     facts = _facts(lanes, stuck, counts, running, fleet, everything=scope.organization is None)
     facts |= {
@@ -120,14 +119,6 @@ def _ahead(session: Session, store: Store, now: Instant, scope: Scope) -> Ahead:
     known = prospects(session, store, shown, now)
     outcomes = Outcomes(known, wait=round(session.settings.dependency_wait * SECOND), most=AHEAD_LOOK)
     return agenda(known, outcomes, after=now, until=until, shown=len(shown), more=len(schedules) > len(shown))
-
-
-def _may(session: Session, actor: Actor | str | None, right: Right) -> Scope | None:
-    """Return the rows that the actor's right reaches; None if it has no such right."""
-    try:
-        return session.scope(actor, right)
-    except PermissionDenied:
-        return None
 
 
 def _counts(  # noqa: PLR0917 - called in one place

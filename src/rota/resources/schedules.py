@@ -282,7 +282,7 @@ def fired(ask: Ask, schedule: Schedule, params: Params | None, who: Actor) -> Jo
         row = DueRows(session.registry, session.ids, session.rng).build(schedule, merged, now=now, run_at=now)
         row.owner = who.name
         try:
-            enqueued = store.enqueue([row], now=now, definitions=session.registry.version)[0]
+            enqueued = store.fire_now(row, schedule.name, actor=who, now=now, definitions=session.registry.version)
         except DefinitionsChanged:
             session.registry.sync(store, now)
             continue

@@ -94,7 +94,7 @@ class StoreOperations(Resource):
         so workers continue. If the clock is far past the last moment at which it was trusted, nothing is deleted and the error
         (ClockInDoubt) names both; `trust_clock` confirms that it is right, and workers then trust it, too.
         """
-        settings = ask.settings
+        settings = ask.session.current()
         if older_than is None and not settings.retention:
             raise InvalidOption("retention is off (setting retention=0): say what is old with older_than=…")
         age = round(settings.retention * SECOND) if older_than is None else age_us("older_than", older_than)

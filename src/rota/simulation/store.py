@@ -10,6 +10,7 @@ import apsw
 
 from rota.compose import import_postgres, is_postgres, sqlite_path
 from rota.errors import StoreUnusable
+from rota.model.audit import AuditRuns
 from rota.model.settings import Settings
 from rota.model.states import Status
 from rota.model.values import Instant
@@ -113,9 +114,11 @@ class ThrowAway(SqliteStore):
     on_recovered: Callable[[int], object] | None = None
     """Told how many jobs of a dead worker were ended."""
 
-    def recover(self, endings: Sequence[Ending], held: Sequence[Held], *, now: Instant) -> dict[int, Status]:
+    def recover(
+        self, endings: Sequence[Ending], held: Sequence[Held], *, now: Instant, audit_runs: str = AuditRuns.SQL
+    ) -> dict[int, Status]:
         """Write recovery's moves, and tell of them."""
-        changed = super().recover(endings, held, now=now)
+        changed = super().recover(endings, held, now=now, audit_runs=audit_runs)
         if changed and self.on_recovered is not None:
             self.on_recovered(len(changed))
         return changed

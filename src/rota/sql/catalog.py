@@ -10,6 +10,7 @@ from uuid import UUID, uuid5
 
 import msgspec
 
+from rota.model.audit import EVENTS, event_of
 from rota.model.gate import Right
 from rota.model.states import TERMINAL, Status
 from rota.model.values import dashed, moment_of, undashed
@@ -197,6 +198,15 @@ def push_state(source: str, compares: Compares, value: Any) -> Bound | None:
     """Pass a state on as those of Rota that it stands for."""
     del compares
     return _among(source, [status for status, state in STATES.items() if state == value])
+
+
+def push_event(source: str, compares: Compares, value: Any) -> Bound | None:
+    """Pass an event on as the actions that it stands for; an action that is not known stands for itself."""
+    del compares
+    if not isinstance(value, str) or "\0" in value:
+        return None
+    actions = [action for action, event in EVENTS.items() if event == value]
+    return Bound(source, Compares.AMONG, (*actions, value))
 
 
 def push_status(source: str, compares: Compares, value: Any) -> Bound | None:
@@ -593,13 +603,17 @@ CALENDARS = Table(
 
 AUDIT = Table(
     "audit",
-    "Changes made by people.",
+    "What people did and were refused, and how audited runs ended.",
     (
         Column("audit_id", Type.BIGINT, "Counts the entries", ("audit_id",), None, push_whole, ranges=True, ordered=True),
         *moments("at", "When"),
+        Column("event", Type.TEXT, "What was done, such as JOB_CREATED or ACCESS_DENIED", ("action",), event_of, push_event),
+        an_id("job_uuid", "job_uuid", "The job that it is about"),
+        an_id("job_run_uuid", "job_run_uuid", "The run that it is about"),
         a_text("actor", "Who"),
+        a_text("outcome", "ok, failed or denied"),
         ORGANIZATION,
-        a_text("action", "What was done"),
+        a_text("action", "What was done, as Rota names it"),
         a_text("subject", "The kind of thing it was done to"),
         a_text("subject_id", "The thing"),
         Column("before", Type.JSON, "As it was", ("before",)),
@@ -617,11 +631,11 @@ def _own(*columns: tuple[str, Type, str]) -> tuple[Column, ...]:
 
 SETTINGS = Table(
     "settings",
-    "Settings of the process that answers.",
+    "Settings that hold in the process that answers, and those that the store may keep: scheduler.enabled and so on.",
     _own(
         ("name", Type.TEXT, "The setting"),
         ("value", Type.TEXT, "Its value; passwords are left out"),
-        ("source", Type.TEXT, "default, environment or program"),
+        ("source", Type.TEXT, "Whose word it is: environment, program, store or default"),
         ("description", Type.TEXT, "What it is for"),
     ),
     Right.OPERATE,

@@ -16,6 +16,7 @@ from rota.model.backoff import Backoff
 from rota.model.definitions import TemplateState, unfit_for_schedules
 from rota.model.gate import Actor, Scope
 from rota.model.schedules import CatchUp, JobKind, Kind, OnCompletion, Overlap, OwnTemplate, Schedule, ScheduleState
+from rota.model.settings import Settings
 from rota.model.values import SECOND, Instant, moment_of
 from rota.schedule_edits import built, changed, renamed
 from rota.sql.execution import Execution, Refusal, not_yet
@@ -42,16 +43,6 @@ from rota.sql.syntax import (
 )
 from rota.sql.values import instant_in, timestamp_text
 
-
-class JobDefaults(NamedTuple):
-    """What a job has of which its clauses say nothing."""
-
-    max_retries: int = 3
-    retry_backoff_s: int = 60
-    timeout_s: int = 3600
-
-
-DEFAULTS = JobDefaults()
 BACKOFF_FACTOR = 2.0
 TYPES = {JobKind.SQL: "kind:sql", JobKind.EXTERNAL: "kind:external"}
 """The job type that all jobs of a kind share, so that a worker asks for kinds and not for each job."""
@@ -204,7 +195,8 @@ class _Work(NamedTuple):
 
 def _new_own(run: Execution, clauses: Clauses, template_id: str, who: Actor) -> OwnTemplate:
     assert clauses.body is not UNSET  # noqa: S101 - the parser looked
-    usual = Clauses(max_retries=DEFAULTS.max_retries, retry_backoff=DEFAULTS.retry_backoff_s, timeout=DEFAULTS.timeout_s)
+    settings = run.ask.session.current()
+    usual = Clauses(max_retries=settings.sql_job_retries, retry_backoff=settings.sql_job_backoff, timeout=settings.sql_job_timeout)
     empty = OwnTemplate(id=template_id, kind=JobKind.SQL, job_type="", defaults=_defaults(run, usual, {}))
     return _changed_own(run, empty, clauses, _work(run, clauses.body, who))
 
@@ -322,9 +314,10 @@ def _call_text(call: CallBody) -> str:
 # ---- and back ---------------------------------------------------------------------------------------------------------
 
 
-def clauses_of(job: Schedule, own: OwnTemplate) -> Clauses:
+def clauses_of(job: Schedule, own: OwnTemplate, settings: Settings) -> Clauses:
     """Return the clauses that create a job like this one; those that say no more than the defaults are left out."""
     timing, plain = job.timing, Schedule(id="", name="", organization="", template="", timing=job.timing)
+    plain = msgspec.structs.replace(plain, catch_up=CatchUp(settings.catch_up))
     fields: dict[str, Any] = {"schedule": _rule(job), "body": body_of(own)}
     if own.job_class is not None:
         fields["job_class"] = JobClass(own.job_class)
@@ -343,16 +336,17 @@ def clauses_of(job: Schedule, own: OwnTemplate) -> Clauses:
         fields["params"] = msgspec.json.encode(job.params, order="sorted").decode()
     if job.state is not ScheduleState.ENABLED:
         fields["state"] = job.state
-    return Clauses(**fields | _said_of_retries(own))
+    return Clauses(**fields | _said_of_retries(own, settings))
 
 
-def _said_of_retries(own: OwnTemplate) -> dict[str, int]:
+def _said_of_retries(own: OwnTemplate, settings: Settings) -> dict[str, int]:
+    said = own.defaults
     facts = {
-        "max_retries": (int(own.defaults.get("max_retries", DEFAULTS.max_retries)), DEFAULTS.max_retries),
-        "retry_backoff": (int(own.defaults.get("backoff", {}).get("base", DEFAULTS.retry_backoff_s)), DEFAULTS.retry_backoff_s),
-        "timeout": (int(own.defaults.get("timeout", DEFAULTS.timeout_s)), DEFAULTS.timeout_s),
+        "max_retries": (said.get("max_retries", settings.sql_job_retries), settings.sql_job_retries),
+        "retry_backoff": (said.get("backoff", {}).get("base", settings.sql_job_backoff), settings.sql_job_backoff),
+        "timeout": (said.get("timeout", settings.sql_job_timeout), settings.sql_job_timeout),
     }
-    return {name: value for name, (value, usual) in facts.items() if value != usual}
+    return {name: int(value) for name, (value, usual) in facts.items() if value != usual}
 
 
 def _rule(job: Schedule) -> OnCronLine | OnceAt | AtIntervals:

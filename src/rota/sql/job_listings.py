@@ -23,6 +23,7 @@ from rota.sql.execution import Execution, Refusal, not_yet
 from rota.sql.job_definition import alteration, clauses_of, new_job
 from rota.sql.patterns import like
 from rota.sql.render import render
+from rota.sql.reports import settings_rows
 from rota.sql.result import Result
 from rota.sql.states import run_state
 from rota.sql.syntax import (
@@ -117,7 +118,7 @@ def _create_job(run: Execution, statement: Show) -> tuple[tuple[str, ...], Itera
     job = run.job(_named(statement), "job")
     if job.own is None:
         raise not_yet("job", f"job {job.name} is a schedule of template {job.template}: only jobs that SQL created have a CREATE JOB")
-    return ("job_name", "statement"), [(job.name, render(CreateJob(job.name, clauses_of(job, job.own))))]
+    return ("job_name", "statement"), [(job.name, render(CreateJob(job.name, clauses_of(job, job.own, run.ask.session.current()))))]
 
 
 def _job_runs(run: Execution, statement: Show) -> tuple[tuple[str, ...], Iterable[tuple[Any, ...]]]:
@@ -164,20 +165,18 @@ def _dependencies(run: Execution, statement: Show) -> tuple[tuple[str, ...], Ite
 
 
 def _settings(run: Execution, statement: Show) -> tuple[tuple[str, ...], Iterable[tuple[Any, ...]]]:
-    run.also(Right.OPERATE)
-    values = {name: getattr(run.ask.settings, name) for name in run.ask.settings.__struct_fields__}
-    return ("setting", "value"), [(name, value) for name, value in values.items() if statement.like is None or like(name, statement.like)]
+    run.ask.session.current()
+    rows = settings_rows(run.also(Right.OPERATE).ask)
+    found = [(row["name"], row["value"], row["source"]) for row in rows]
+    return ("setting", "value", "source"), [row for row in found if statement.like is None or like(row[0], statement.like)]
 
 
 def _audit(run: Execution, statement: Show) -> tuple[tuple[str, ...], Iterable[tuple[Any, ...]]]:
-    columns = ("at", "actor", "action", "subject", "subject_id", "before", "after")
+    columns = ("at", "event", "job_uuid", "job_run_uuid", "actor", "outcome", "action", "subject", "subject_id", "before", "after")
     scope = run.also(Right.READ_AUDIT).ask.scope
-    subject = None
-    if statement.job is not None:
-        job = run.job(statement.job, "job")
-        subject = f"schedule:{job.name}" if job.own is None else f"sql_job:{dashed(job.id)}"
-    found = run.ask.store.audit(limit=_limit(statement), before=None, scope=scope, subject=subject) if _limit(statement) else []
-    return columns, ((e.at, e.actor, e.action, e.subject, e.subject_id, e.before, e.after) for e in found)
+    job = None if statement.job is None else run.job(statement.job, "job").id
+    found = run.ask.store.audit(limit=_limit(statement), scope=scope, job=job) if _limit(statement) else []
+    return columns, (tuple(getattr(entry, column) for column in columns) for entry in found)
 
 
 def _scheduler(run: Execution, statement: Show) -> tuple[tuple[str, ...], Iterable[tuple[Any, ...]]]:

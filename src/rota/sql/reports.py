@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import datetime
@@ -12,7 +11,7 @@ import msgspec
 
 from rota.model.figures import NO_RUN, percentile_s
 from rota.model.grants import TargetKind
-from rota.model.settings import DOCS, Settings
+from rota.model.settings import DOCS
 from rota.model.states import Status
 from rota.model.urls import hide
 from rota.model.values import SECOND, instant
@@ -20,11 +19,11 @@ from rota.operation import Ask
 from rota.resources.grants import visible_grants
 from rota.resources.measures import HOUR_US, Measures, measures
 from rota.resources.roles import visible_roles
+from rota.resources.stored_settings import last_read
 from rota.sql.catalog import id_shown, moment_shown, ms_shown
 
 Row = dict[str, Any]
 FAILED = frozenset({Status.FAILED, Status.TIMED_OUT, Status.DEAD_LETTER})
-_DEFAULTS = Settings()
 
 
 def report(ask: Ask, name: str, columns: tuple[str, ...]) -> Iterator[tuple[Any, ...]]:
@@ -36,12 +35,14 @@ def report(ask: Ask, name: str, columns: tuple[str, ...]) -> Iterator[tuple[Any,
 
 
 def settings_rows(ask: Ask) -> Iterator[Row]:
-    """Go through the settings of this process."""
+    """Go through the settings that hold in this process, then those that the store may keep."""
+    holds = ask.registry.in_force()
     for name, doc in DOCS.items():
-        value = getattr(ask.settings, name)
-        source = "default" if value == getattr(_DEFAULTS, name) else "environment" if f"ROTA_{name.upper()}" in os.environ else "program"
+        value = getattr(holds.settings, name)
         shown = hide(value) if isinstance(value, str) else f"{value:.15g}"
-        yield {"name": name, "value": shown, "source": source, "description": doc.what}
+        yield {"name": name, "value": shown, "source": str(holds.words[name]), "description": doc.what}
+    for view in last_read(ask.registry):
+        yield {"name": view.name, "value": view.value, "source": str(view.source), "description": view.what}
 
 
 def performance_rows(ask: Ask) -> Iterator[Row]:

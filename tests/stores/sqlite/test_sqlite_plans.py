@@ -263,6 +263,9 @@ HOT = {
     "trend_hours": ["stats_hourly USING PRIMARY KEY (hour>?)"],
     "errors": [f"r {BY_NUMBER}"],
     "metas": [f"j {BY_NUMBER}"],
+    "any_audited": ["templates USING INDEX templates_of_sql (template_id>?)"],
+    "audit_of_action": ["a USING INDEX audit_action (action=? AND audit_id<?)"],
+    "audit_of_job": ["a USING INDEX audit_job (job_uuid=? AND audit_id<?)"],
     "any_endpoints": ["endpoints USING INDEX endpoints_open (organization_id>?)"],
     "hooked_ends": [
         f"j {BY_NUMBER}",
@@ -398,6 +401,7 @@ SMALL_INDEXES = {
 }
 FRAGMENTS = {
     *(
+        "audit_columns",
         "token_columns",
         "hooked_columns",
         "is_told",

@@ -1,4 +1,4 @@
--- Schema 19, generated from the migrations by `make schema`. Do not edit it: add a migration.
+-- Schema 20, generated from the migrations by `make schema`. Do not edit it: add a migration.
 
 -- The first schema: all tables of the model. Instants are microseconds since 1970 UTC, ids are UUIDv7.
 -- A job stands in two tables: what it is (job_facts, written once), and how it fares: job_live while it has not ended, job_ends
@@ -435,7 +435,10 @@ CREATE TABLE audit (
     subject         text NOT NULL,
     subject_id      text NOT NULL,
     before          text,
-    after           text
+    after           text,
+    job_uuid uuid,
+    job_run_uuid uuid,
+    outcome text NOT NULL DEFAULT 'ok' CHECK (outcome IN ('ok', 'failed', 'denied'))
 );
 
 CREATE INDEX audit_subject ON audit (subject, subject_id, audit_id);
@@ -1020,5 +1023,25 @@ ALTER TABLE templates ADD CONSTRAINT templates_job_class
     CHECK (job_class IN ('LOCAL_SAFE', 'LEADER_ONLY', 'QUORUM_REQUIRED')) NOT VALID;
 ALTER TABLE templates ADD CONSTRAINT templates_partition_strategy
     CHECK (partition_strategy IN ('ALL_SHARDS', 'SINGLE_SHARD', 'SHARD_SET', 'DYNAMIC')) NOT VALID;
+CREATE INDEX audit_action ON audit (action, audit_id);
+CREATE INDEX audit_job ON audit (job_uuid, audit_id) WHERE job_uuid IS NOT NULL;
 
-INSERT INTO meta (key, value) VALUES ('schema', 19);
+-- Jobs that SQL has created were entered by their id and under names of events: now as other schedules are, with the id beside it.
+UPDATE audit SET job_uuid = subject_id::uuid, subject = 'schedule', subject_id = coalesce(after::json ->> 'job_name', subject_id),
+                 action = CASE action WHEN 'JOB_CREATED' THEN 'schedule.create' WHEN 'JOB_MODIFIED' THEN 'schedule.edit' ELSE 'schedule.delete' END,
+                 after = CASE WHEN action <> 'JOB_DELETED' THEN (after::jsonb - 'job_uuid' - 'job_name' - 'outcome')::text END
+ WHERE subject = 'sql_job';
+UPDATE audit SET job_run_uuid = subject_id::uuid WHERE subject = 'job' AND subject_id ~ '^[0-9a-f]{32}$';
+
+-- Whether there are runs whose results are audited: every turn asks.
+CREATE INDEX templates_of_sql ON templates (template_id) WHERE kind <> 'python';
+
+-- Settings that all processes share: the environment of a process and its program come before them.
+CREATE TABLE settings (
+    name   text COLLATE "C" PRIMARY KEY,
+    value  text NOT NULL,
+    set_by text NOT NULL,
+    set_at bigint NOT NULL
+);
+
+INSERT INTO meta (key, value) VALUES ('schema', 20);

@@ -1,4 +1,4 @@
--- Schema 20, generated from the migrations by `make schema`. Do not edit it: add a migration.
+-- Schema 21, generated from the migrations by `make schema`. Do not edit it: add a migration.
 
 CREATE TABLE meta (
     key   TEXT PRIMARY KEY,
@@ -258,7 +258,7 @@ CREATE TABLE audit (
     subject_id      TEXT NOT NULL,
     before          TEXT,
     after           TEXT
-) STRICT;
+, job_uuid BLOB, job_run_uuid BLOB, outcome TEXT NOT NULL DEFAULT 'ok' CHECK (outcome IN ('ok', 'failed', 'denied'))) STRICT;
 
 CREATE INDEX audit_subject ON audit (subject, subject_id);
 
@@ -767,6 +767,19 @@ BEGIN
     SELECT RAISE(ABORT, 'a job class or a partition strategy that does not exist');
 END;
 
+CREATE INDEX audit_action ON audit (action, audit_id);
+
+CREATE INDEX audit_job ON audit (job_uuid, audit_id) WHERE job_uuid IS NOT NULL;
+
+CREATE INDEX templates_of_sql ON templates (template_id) WHERE kind <> 'python';
+
+CREATE TABLE settings (
+    name   TEXT PRIMARY KEY,
+    value  TEXT NOT NULL,
+    set_by TEXT NOT NULL,
+    set_at INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
 INSERT INTO meta (key, value) VALUES ('clock', 0);
 INSERT INTO meta (key, value) VALUES ('definitions_version', 1);
 INSERT INTO meta (key, value) VALUES ('late_results', 0);
@@ -774,6 +787,6 @@ INSERT INTO meta (key, value) VALUES ('number_floor', 0);
 INSERT INTO meta (key, value) VALUES ('pulse_at', 0);
 INSERT INTO meta (key, value) VALUES ('recovered_at', 0);
 INSERT INTO meta (key, value) VALUES ('retention_clock', 0);
-INSERT INTO meta (key, value) VALUES ('schema', 20);
+INSERT INTO meta (key, value) VALUES ('schema', 21);
 INSERT INTO meta (key, value) VALUES ('tzdata', 0);
 INSERT INTO organizations (organization_id, display_name, state, created_at, signs) VALUES ('default', 'Default', 'ACTIVE', 0, 0);

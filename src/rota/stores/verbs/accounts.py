@@ -9,9 +9,11 @@ import msgspec
 
 from rota.errors import NotFound, Refused, UnknownOrganization
 from rota.model.access import Permit, Token
+from rota.model.audit import Outcome
 from rota.model.definitions import Organization, OrganizationState, User
-from rota.model.gate import Actor, Role
-from rota.model.values import Held, Instant, dashed, instant, moment, undashed
+from rota.model.gate import Actor, Right, Role
+from rota.model.stored_settings import Stored
+from rota.model.values import Held, Instant, dashed, instant, moment, moment_of, undashed
 from rota.stores.verbs import grants
 from rota.stores.verbs.db import Db, audit
 from rota.stores.verbs.limits import offer_again
@@ -48,8 +50,8 @@ def set_organization_state(db: Db, name: str, state: OrganizationState, *, actor
         raise Refused(f"organization {DEFAULT!r} can't be removed: jobs that name no organization are its; suspend it instead")
     db.change("set_organization_state", name=name, state=state)
     db.change("advance_definitions")
-    sides = {"before": {"state": present.state}, "after": {"state": state}}
-    audit(db, actor, now, f"organization.{_CHANGED[state]}", ("organization", name), **sides, organization=name)
+    before, after = {"state": present.state}, {"state": state}
+    audit(db, actor, now, f"organization.{_CHANGED[state]}", ("organization", name), before=before, after=after, organization=name)
     if state is not OrganizationState.SUSPENDED:
         # Resumed, they may run; removed, they are to fail: both need a claim that meets them.
         offer_again(db, f"{Held.SUSPENDED}:{name}")
@@ -265,3 +267,41 @@ def _token(row: Sequence[Any]) -> Token:
         revoked_at=moment(revoked_at),
         last_used_at=moment(last_used_at),
     )
+
+
+# ---- settings --------------------------------------------------------------------------------------------------------
+
+
+def stored_settings(db: Db) -> list[Stored]:
+    """Return every setting that the store keeps."""
+    return [Stored(name=name, value=value, set_by=by, set_at=moment_of(at)) for name, value, by, at in db.rows("stored_settings")]
+
+
+def put_setting(db: Db, name: str, value: str | None, *, actor: Actor, now: Instant) -> None:
+    """Set a setting, or remove it if the value is None."""
+    before = db.value("stored_setting", name=name)
+    if before == value:
+        return
+    if value is None:
+        db.change("reset_setting", name=name)
+    else:
+        db.change("set_setting", name=name, value=value, actor=actor.name, now=now)
+    db.change("advance_definitions")
+    sides = [None if side is None else {"value": side} for side in (before, value)]
+    action = "setting.reset" if value is None else "setting.set"
+    audit(db, actor, now, action, ("setting", name), before=sides[0], after=sides[1], organization=None)
+
+
+# ---- refusals ---------------------------------------------------------------------------------------------------------
+
+
+def record_denial(db: Db, actor: Actor | str, right: Right, why: str, *, now: Instant) -> None:
+    """Enter a refusal of the gate into the audit trail; a name that is nobody's belongs to no organization."""
+    who = Actor(actor) if isinstance(actor, str) else actor
+    organization = None if isinstance(actor, str) else who.organization
+    after = {"right": right.value, "reason": why[:REASON_MAX]}
+    audit(db, who, now, "access.deny", ("right", right.name), after=after, organization=organization, outcome=Outcome.DENIED)
+
+
+REASON_MAX = 500
+"""Characters of a refusal that are kept."""

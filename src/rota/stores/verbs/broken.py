@@ -58,6 +58,7 @@ def careful(turn: Turn) -> Turn:
         limit=0,
         definitions=turn.definitions,
         counting=turn.counting,
+        audit_runs=turn.audit_runs,
         start_by=turn.start_by,
     )
 

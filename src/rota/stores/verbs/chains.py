@@ -13,7 +13,7 @@ from rota.model.gate import Actor
 from rota.model.ordering import GAP, Room, counted_from, make_room
 from rota.model.params import decode_params
 from rota.model.states import RETRYABLE_ENDS, ErrorType, Status
-from rota.model.values import Instant, Job, NewRow, dashed, moment, number_text
+from rota.model.values import Instant, Job, NewRow, dashed, moment, number_text, undashed
 from rota.ports.store import Check
 from rota.stores.verbs import edges, limits, reads
 from rota.stores.verbs.db import Db, audit
@@ -38,11 +38,20 @@ def cancel(db: Db, job_id: str, *, actor: Actor, now: Instant, reason: str | Non
             return job_there(db, tail[1])
         raise AlreadyEnded(f"the chain of {dashed(job_id)} has ended {tail[2]}: there is nothing to cancel")
     number, live_id, status = live
-    if status == Status.RUNNING:
-        db.change("request_cancel", number=number, now=now, actor=actor.name, reason=reason)
-    else:
+    if status != Status.RUNNING:
         end_waiting(db, [number], Status.CANCELLED, now, reason=reason or "cancelled", actor=actor.name)
-    return job_there(db, live_id)
+    elif not db.change("request_cancel", number=number, now=now, actor=actor.name, reason=reason):
+        return job_there(db, live_id)
+    job = job_there(db, live_id)
+    _audit(db, actor, now, "job.cancel", job, before={"status": status}, after={"reason": reason} if reason else None)
+    return job
+
+
+def _audit(db: Db, actor: Actor, now: Instant, action: str, job: Job, *, before: Any = None, after: Any = None) -> None:
+    """Record what was done to a job."""
+    schedule_id = None if job.schedule_id is None else undashed(job.schedule_id)
+    subject = ("job", str(undashed(job.id)))
+    audit(db, actor, now, action, subject, before=before, after=after, organization=job.organization, job=schedule_id)
 
 
 def change(
@@ -79,8 +88,9 @@ def change(
         position = position_after(db, place["organization_id"], new_priority) + GAP
     db.change("change_waiting", number=number, params=params, run_at=run_at, priority=new_priority, position=position)
     limits.reconsider(db, number)
-    audit(db, actor, now, "job.change", ("job", live_id), before=_shown(before), after=_shown(after), organization=place["organization_id"])
-    return job_there(db, live_id)
+    job = job_there(db, live_id)
+    _audit(db, actor, now, "job.change", job, before=_shown(before), after=_shown(after))
+    return job
 
 
 def _shown(values: dict[str, Any]) -> dict[str, Any]:
@@ -120,9 +130,9 @@ def move(
         db.change("set_position", number=neighbour, position=position)
     db.change("set_position", number=number, position=room.position)
     limits.reconsider(db, number)
-    sides = {"before": {"position": place["position"]}, "after": {"position": room.position}}
-    audit(db, actor, now, "job.move", ("job", live_id), **sides, organization=place["organization_id"])
-    return job_there(db, live_id)
+    job = job_there(db, live_id)
+    _audit(db, actor, now, "job.move", job, before={"position": place["position"]}, after={"position": room.position})
+    return job
 
 
 def retry(db: Db, job_id: str, *, new_id: str, actor: Actor, now: Instant) -> Job:
@@ -144,12 +154,11 @@ def retry(db: Db, job_id: str, *, new_id: str, actor: Actor, now: Instant) -> Jo
             raise KeyTaken(f"unique key {unique_key!r} is held by {dashed(holder[0])} ({holder[3]}): cancel it or wait for its end")
     priority = _place(db, number)["priority"]
     db.change("insert_retry", number=number, new_id=new_id, now=now, position=position_after(db, organization_id, priority) + GAP)
-    sides = {"before": {"status": status}, "after": {"successor": dashed(new_id)}}
     # Who has not yet been told of the end waits for the new one.
     edges.forget_ended(db, bytes.fromhex(root_id))
     for (group_id,) in db.rows("groups_of", numbers=[number]):
         edges.forget_ended(db, bytes.fromhex(group_id))
-    audit(db, actor, now, "job.retry", ("job", tail_id), **sides, organization=organization_id)
+    _audit(db, actor, now, "job.retry", job_there(db, tail_id), before={"status": status}, after={"successor": dashed(new_id)})
     return job_there(db, new_id)
 
 
@@ -294,7 +303,7 @@ def add_dependencies(db: Db, job_id: str, parents: Sequence[str], *, on_failure:
     if db.value("is_waited_for", root_id=root_id):
         edges.refuse_circle(db, root_id)
     after = {"depends_on": [chain.number for chain in new.values()], "on_failure": on_failure}
-    audit(db, actor, now, "job.depend", ("job", live_id), after=after, organization=organization_id)
+    _audit(db, actor, now, "job.depend", job_there(db, live_id), after=after)
     if waits.doom is not None:
         end_doomed(db, [(waits.doom, [number])], now)
     return job_there(db, live_id)

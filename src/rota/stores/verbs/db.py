@@ -11,6 +11,7 @@ from typing import Any, Protocol, TypeAlias
 import msgspec
 
 from rota.errors import StoreMoved
+from rota.model.audit import RUN_ACTIONS, AuditRuns, Outcome
 from rota.model.gate import Actor
 from rota.model.values import Claimed, Instant, moment_of
 from rota.ports.scan import Bound, Order
@@ -28,6 +29,8 @@ _CLAIMED = {
     "held_rows",
     "failed_without_successor",
 }
+
+_RUN_ENDS = [(status, action, outcome) for status, (action, outcome) in RUN_ACTIONS.items()]
 
 MOVED = "this store was moved to"
 """How the refusal of every write begins once a store was moved."""
@@ -157,11 +160,17 @@ def audit(
     before: Any = None,
     after: Any = None,
     organization: str | msgspec.UnsetType | None = msgspec.UNSET,
+    job: str | None = None,
+    run: str | None = None,
+    outcome: Outcome = Outcome.OK,
 ) -> None:
-    """Record what a person changed; the subject is its kind and id, `organization` whose it is if not the actor's own.
+    """Record what a person did; the subject is its kind and id, `organization` whose it is if not the actor's own.
 
     An organization's admin reads the entries of its organization, and those of None are read by system managers alone.
+    `job` is the id of the schedule that it is about, `run` that of a job of the queue: of one that is the subject, it need not be said.
     """
+    if run is None and subject[0] == "job":
+        run = subject[1]
     db.change(
         "audit",
         at=now,
@@ -172,7 +181,16 @@ def audit(
         subject_id=subject[1],
         before=None if before is None else msgspec.json.encode(before).decode(),
         after=None if after is None else msgspec.json.encode(after).decode(),
+        job_uuid=job,
+        job_run_uuid=run,
+        outcome=outcome,
     )
+
+
+def audit_runs(db: Db, numbers: Sequence[int], which: str) -> None:
+    """Record the ends of those runs that are audited."""
+    if numbers and which != AuditRuns.NONE:
+        db.change("audit_runs", numbers=numbers, ends=_RUN_ENDS, every=int(which == AuditRuns.ALL))
 
 
 def blob(hex_id: str | None) -> bytes | None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from rota.model.audit import AuditRuns
 from rota.model.decide import Transition
 from rota.model.groups import PREDECESSOR_FAILED, REST_ENDS, OnFailure
 from rota.model.lanes import Takes
@@ -15,7 +16,7 @@ from rota.model.states import RUN_END, ErrorType, Status
 from rota.model.values import Instant
 from rota.ports.turns import Ending, Turn, Turned
 from rota.stores.verbs import definitions, edges, limits, webhooks
-from rota.stores.verbs.db import Db, is_moved
+from rota.stores.verbs.db import Db, audit_runs, is_moved
 
 log = logging.getLogger("rota.store")
 
@@ -41,6 +42,15 @@ class Finished(msgspec.Struct):
     def count(self, db: Db) -> None:
         """Add them to the figures."""
         db.count(self.figures)
+
+    def audit(self, db: Db, request: Turn) -> None:
+        """Enter their runs into the audit trail, as far as these are audited."""
+        which = request.audit_runs
+        if which == AuditRuns.ALL or request.scheduled is None:
+            audit_runs(db, self.fresh, which)
+        else:
+            fresh = set(self.fresh)
+            audit_runs(db, [number for number in request.scheduled if number in fresh], which)
 
     def tell(self, db: Db, now: Instant, turned: Turned) -> None:
         """Write the messages about them, for there are webhooks."""
@@ -74,25 +84,33 @@ def finish_plain(db: Db, request: Turn, turned: Turned) -> Finished:
     return Finished(fresh, list(done), figures)
 
 
-def finish(db: Db, endings: Sequence[Ending], now: Instant, turned: Turned, *, worker_id: bytes, tell: bool = True) -> None:
-    """End attempts with all that belongs to each. If one can't be written, the batch is replayed one by one.
+class About(msgspec.Struct, frozen=True):
+    """Who ends attempts, and who is to know of it."""
 
-    `tell`: webhooks are told of them.
-    """
+    worker_id: bytes
+    """Whose runs they are; empty: whoever's."""
+    audit_runs: str
+    """Whose ends are entered into the audit trail: see `AuditRuns`."""
+    tell: bool = True
+    """Webhooks are told."""
+
+
+def finish(db: Db, endings: Sequence[Ending], now: Instant, turned: Turned, about: About) -> None:
+    """End attempts with all that belongs to each. If one can't be written, the batch is replayed one by one."""
     late, as_written = list(turned.late), dict(turned.as_written)
     try:
         with db.savepoint(("endings", *(ending.number for ending in endings))):
-            _finish_batch(db, endings, now, turned, worker_id, tell=tell)
+            _finish_batch(db, endings, now, turned, about)
     except (*db.unwritable, *db.refused):
         turned.late, turned.as_written = late, as_written
         for ending in endings:
-            _finish_alone(db, ending, now, turned, worker_id, tell=tell)
+            _finish_alone(db, ending, now, turned, about)
 
 
-def _finish_alone(db: Db, ending: Ending, now: Instant, turned: Turned, worker_id: bytes, *, tell: bool) -> None:
+def _finish_alone(db: Db, ending: Ending, now: Instant, turned: Turned, about: About) -> None:
     try:
         with db.savepoint(("ending", ending.number)):
-            _finish_batch(db, [ending], now, turned, worker_id, tell=tell)
+            _finish_batch(db, [ending], now, turned, about)
     except (*db.unwritable, *db.refused) as error:
         text = f"result could not be stored: {type(error).__name__}".encode(errors="replace").decode()
         turned.refused.append((ending.number, text))
@@ -100,7 +118,7 @@ def _finish_alone(db: Db, ending: Ending, now: Instant, turned: Turned, worker_i
         end = Transition(Status.DEAD_LETTER, error=text, error_type=ErrorType.PERMANENT)
         try:
             with db.savepoint(("dead letter", ending.number)):
-                _finish_batch(db, [Ending(ending.number, ending.at, end, end, ending.successor_id)], now, turned, worker_id, tell=tell)
+                _finish_batch(db, [Ending(ending.number, ending.at, end, end, ending.successor_id)], now, turned, about)
         except db.refused as refusal:
             if is_moved(refusal):
                 raise
@@ -108,17 +126,19 @@ def _finish_alone(db: Db, ending: Ending, now: Instant, turned: Turned, worker_i
             log.error("job %d can't be ended: %s. Remove what refuses it, then run `rota repair`", ending.number, refusal)  # noqa: TRY400 - it says all
 
 
-def _finish_batch(db: Db, endings: Sequence[Ending], now: Instant, turned: Turned, worker_id: bytes, *, tell: bool) -> None:
-    found = _Found.of(db, endings, worker_id)
+def _finish_batch(db: Db, endings: Sequence[Ending], now: Instant, turned: Turned, about: About) -> None:
+    found = _Found.of(db, endings, about.worker_id)
     if found.late:
-        _note_late(db, found.late, worker_id, turned)
+        _note_late(db, found.late, about.worker_id, turned)
     if not found.numbers:
         return
     found.write(db, now, turned)
+    if found.audited or about.audit_runs == AuditRuns.ALL:
+        audit_runs(db, found.numbers, about.audit_runs)
     if found.over_limit:
         limits.freed(db, found.numbers)
     db.tally(found.numbers)
-    if tell and found.hooked:
+    if about.tell and found.hooked:
         turned.told |= webhooks.tell_of(db, found.numbers, now, hooked=True)
     if found.chain_ends:
         turned.chains_ended = True
@@ -144,6 +164,8 @@ def finish_lightly(db: Db, request: Turn, turned: Turned) -> list[int]:
         raise NotLight
     try:
         found.write(db, request.now, turned)
+        if found.audited or request.audit_runs == AuditRuns.ALL:
+            audit_runs(db, found.numbers, request.audit_runs)
         if found.hooked:
             turned.told |= webhooks.tell_of(db, found.numbers, request.now, hooked=True)
     except db.unwritable:
@@ -160,6 +182,8 @@ class _Found(msgspec.Struct):
     waited_for: bool
     direct: str | None
     """The status of the job of a direct execution that is under way."""
+    audited: bool
+    """SQL has created jobs."""
     numbers: list[int] = msgspec.field(default_factory=list)
     runs: list[tuple[Any, ...]] = msgspec.field(default_factory=list)
     jobs: list[tuple[Any, ...]] = msgspec.field(default_factory=list)

@@ -9,9 +9,10 @@ from typing import Any
 import msgspec
 
 from rota.errors import DuplicateJob, QueueFull, RateLimited
+from rota.model.audit import AuditRuns
 from rota.model.gate import Actor
 from rota.model.states import Status
-from rota.model.values import SECOND, Enqueued, Instant, NewRow, dashed, moment
+from rota.model.values import SECOND, Enqueued, Instant, NewRow, dashed, moment, undashed
 from rota.ports.places import Place
 from rota.ports.store import Adopted, DefinitionsChanged
 from rota.ports.turns import Ending, Turned
@@ -19,7 +20,7 @@ from rota.stores.verbs import edges, queue, webhooks
 from rota.stores.verbs.chains import Doom, Waits, end_doomed, waits_of
 from rota.stores.verbs.db import Db, audit, blob
 from rota.stores.verbs.definitions import same_definitions
-from rota.stores.verbs.endings import end_waiting, finish
+from rota.stores.verbs.endings import About, end_waiting, finish
 
 AHEAD_MAX = 60 * SECOND
 """How much later than this caller's the clock of one may be that was before it: it has waited for the store, or their machines differ."""
@@ -49,6 +50,14 @@ def enqueue(
         for each in taken.enqueued:
             each.status = states[each.number]
     return taken.enqueued
+
+
+def fire_now(db: Db, row: NewRow, name: str, *, actor: Actor, now: Instant, definitions: int | None = None) -> Enqueued:
+    """Add the job of a schedule that a person has fired."""
+    added = enqueue(db, [row], now, definitions)[0]
+    subject, run = ("schedule", name), str(undashed(added.job_id))
+    audit(db, actor, now, "schedule.fire", subject, organization=row.organization_id, job=row.schedule_id, run=run)
+    return added
 
 
 def take_in(
@@ -373,4 +382,4 @@ def _live_through(db: Db, begun: list[tuple[int, Adopted]], adopter_id: str, now
         endings.append(Ending(number, past.ended_at, past.transition, past.transition, past.successor_id))
     db.adopt(rows, adopter_id)
     # What another system has done is no news.
-    finish(db, endings, now, Turned(), worker_id=bytes.fromhex(adopter_id), tell=False)
+    finish(db, endings, now, Turned(), About(bytes.fromhex(adopter_id), AuditRuns.NONE, tell=False))

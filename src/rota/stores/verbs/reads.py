@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from rota.model.audit import Outcome, event_of
 from rota.model.dependencies import RUN, Dependency, Graph
 from rota.model.gate import EVERYTHING, Scope
 from rota.model.params import decode, decode_params
@@ -294,29 +295,60 @@ def log(db: Db, job_id: str) -> list[LogEntry]:
     return sorted(moves, key=attrgetter("at"))
 
 
-def audit(db: Db, *, limit: int, before: int | None = None, scope: Scope = EVERYTHING, subject: str | None = None) -> list[Audited]:
-    """Return what people changed, newest first. The subject is a kind, as `template`, or one of it, as `template:mail`.
+def audit(
+    db: Db,
+    *,
+    limit: int,
+    before: int | None = None,
+    scope: Scope = EVERYTHING,
+    subject: str | None = None,
+    actions: Sequence[str] | None = None,
+    job: str | None = None,
+) -> list[Audited]:
+    """Return what people did, newest first. The subject is a kind, as `template`, or one of it, as `template:mail`.
 
-    An id of a job means its chain.
+    An id of a job means its chain. `actions`: only these; `job`: only what is about the schedule of this id.
     """
     kind, colon, subject_id = (subject or "").partition(":")
-    values = {"subject": kind or None, "subject_id": subject_id, "organization_id": scope.organization, "limit": limit}
-    statement = "audit_trail" if not colon else "audit_of_chain" if kind == "job" else "audit_of"
-    rows = db.rows(statement, **values, before_id=LAST if before is None else before)
-    return [
-        Audited(
-            id=row[0],
-            at=moment_of(row[1]),
-            actor=row[2],
-            organization=row[3],
-            action=row[4],
-            subject=row[5],
-            subject_id=row[6],
-            before=_side(row[7]),
-            after=_side(row[8]),
-        )
-        for row in rows
-    ]
+    place = LAST if before is None else before
+    common = {"organization_id": scope.organization, "limit": limit}
+    if job is None and not colon and actions is not None:
+        # Each is read along its own index, as far as it could be needed: a trail may have millions of runs between two changes.
+        found = [db.rows("audit_of_action", **common, action=action, subject=kind or None, before_id=place) for action in actions]
+        rows = sorted((row for some in found for row in some), key=itemgetter(0), reverse=True)[:limit]
+        return list(map(_audited, rows))
+    values: dict[str, str | None]
+    if job is not None:
+        statement, values = "audit_of_job", {"job_uuid": job}
+    elif colon:
+        statement, values = "audit_of_chain" if kind == "job" else "audit_of", {"subject": kind, "subject_id": subject_id}
+    else:
+        statement, values = "audit_trail", {"subject": kind or None}
+    entries: list[Audited] = []
+    while True:
+        rows = db.rows(statement, **common, **values, before_id=place)
+        entries += [_audited(row) for row in rows if actions is None or row[4] in actions]
+        if len(rows) < limit or len(entries) >= limit:
+            return entries[:limit]
+        place = rows[-1][0]
+
+
+def _audited(row: tuple[Any, ...]) -> Audited:
+    return Audited(
+        id=row[0],
+        at=moment_of(row[1]),
+        actor=row[2],
+        organization=row[3],
+        event=event_of(row[4]),
+        action=row[4],
+        outcome=Outcome(row[11]),
+        subject=row[5],
+        subject_id=row[6],
+        job_uuid=_id(row[9]),
+        job_run_uuid=_id(row[10]),
+        before=_side(row[7]),
+        after=_side(row[8]),
+    )
 
 
 def workers(db: Db, *, live: bool = True) -> list[WorkerInfo]:

@@ -9,13 +9,14 @@ from contextlib import suppress
 import msgspec
 
 from rota.errors import DuplicateId
+from rota.model.audit import AuditRuns
 from rota.model.decide import CRASH_ERROR, Transition
 from rota.model.states import ErrorType, RunStatus, Status
 from rota.model.values import Claimed, Instant, NewRow, WorkerProcess
 from rota.ports.store import Held
 from rota.ports.turns import Ending, Reservation, Turned
-from rota.stores.verbs.db import Db, is_moved
-from rota.stores.verbs.endings import SETTLE_MAX, after_chain_ends, after_runs, end_waiting, finish, settle
+from rota.stores.verbs.db import Db, audit_runs, is_moved
+from rota.stores.verbs.endings import SETTLE_MAX, About, after_chain_ends, after_runs, end_waiting, finish, settle
 from rota.stores.verbs.intake import enqueue
 from rota.stores.verbs.turn import active_reservation
 from rota.stores.verbs.webhooks import tell_of
@@ -87,7 +88,7 @@ def holding(db: Db, worker_id: str) -> list[Claimed]:
     return jobs
 
 
-def recover(db: Db, endings: Sequence[Ending], held: Sequence[Held], *, now: Instant) -> dict[int, Status]:
+def recover(db: Db, endings: Sequence[Ending], held: Sequence[Held], *, now: Instant, audit_runs: str = AuditRuns.SQL) -> dict[int, Status]:
     """Write recovery's moves; what somebody ended meanwhile stays as it is."""
     by_number = {each.job.number: each for each in held}
     plain: list[Ending] = []
@@ -95,7 +96,7 @@ def recover(db: Db, endings: Sequence[Ending], held: Sequence[Held], *, now: Ins
     for ending in endings:
         each = by_number[ending.number]
         if each.run_ended is not None and each.run_ended in set(RunStatus):
-            if (status := _close_alone(db, ending, each, now)) is not None:
+            if (status := _close_alone(db, ending, each, now, audit_runs)) is not None:
                 changed[ending.number] = status
             continue
         if each.run_missing:
@@ -107,7 +108,7 @@ def recover(db: Db, endings: Sequence[Ending], held: Sequence[Held], *, now: Ins
     if plain:
         # First: the end of a direct execution would release its reservation as if nothing had happened.
         db.change("end_reservation_of", numbers=[ending.number for ending in plain], status="EXPIRED", now=now)
-        finish(db, plain, now, turned, worker_id=b"")
+        finish(db, plain, now, turned, About(b"", audit_runs))
     settle(db, now, SETTLE_MAX)
     late = set(turned.late)
     late |= {number for number, _ in turned.refused if db.value("is_running", number=number)}
@@ -223,7 +224,7 @@ def give_up(db: Db, reservation_id: str, *, now: Instant, stop_running: bool) ->
         return False
     if stop_running:
         end = Transition(Status.DEAD_LETTER, error="the reservation of this direct execution expired", error_type=ErrorType.TIMEOUT)
-        finish(db, [Ending(active.job_number, now, end, end, "")], now, Turned(), worker_id=b"")
+        finish(db, [Ending(active.job_number, now, end, end, "")], now, Turned(), About(b"", AuditRuns.SQL))
         settle(db, now, SETTLE_MAX)
     return True
 
@@ -245,11 +246,14 @@ def _as_held(job: Claimed, run_missing: int, run_ended: str | None, run_id: str,
     return Held(job, bool(run_missing), run_ended)
 
 
-def _close_alone(db: Db, ending: Ending, held: Held, now: Instant) -> Status | None:
+def _close_alone(db: Db, ending: Ending, held: Held, now: Instant, which: str) -> Status | None:
     """Close one job on its own: one that can't be closed keeps no other from being recovered."""
     try:
         with db.savepoint(("close", ending.number)):
-            return _close(db, ending, held, now)
+            status = _close(db, ending, held, now)
+            if status is not None:
+                audit_runs(db, [ending.number], which)
+            return status
     except db.refused as error:
         if is_moved(error):
             raise

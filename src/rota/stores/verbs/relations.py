@@ -131,7 +131,7 @@ RELATIONS: dict[str, Relation] = {
     ),
     "calendars": Relation(_columns("created_at updated_at", text="organization_id name description days created_by"), Belongs.ORGANIZATION),
     "audit": Relation(
-        _columns("audit_id at", text="actor organization_id action subject subject_id before after"),
+        _columns("audit_id at", ids="job_uuid job_run_uuid", text="actor organization_id action subject subject_id before after outcome"),
         Belongs.ORGANIZATION,
         _both_ways("audit_id"),
     ),

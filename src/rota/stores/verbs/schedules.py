@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import date
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -32,7 +32,7 @@ from rota.model.schedules import (
     comes_into_use,
     next_look,
 )
-from rota.model.values import Instant, dashed, moment
+from rota.model.values import Instant, moment
 from rota.model.webhooks import WAIT_MAX
 from rota.ports.schedules import Beat, Change, DueSchedule
 from rota.stores.verbs import grants
@@ -159,7 +159,7 @@ def add_schedule(db: Db, schedule: Schedule, *, actor: Actor, now: Instant) -> S
     db.change("note_clock", now=now)
     _put_own(db, None, schedule, actor=actor, now=now)
     _write(db, schedule, now, template_id=template_id, cursor_at=schedule.cursor_at)
-    _audit(db, actor, now, CREATED, schedule, after=said(schedule))
+    _audit(db, actor, now, "schedule.create", schedule, after=said(schedule))
     return _there(db, schedule.id)
 
 
@@ -187,37 +187,14 @@ def change(db: Db, schedule_id: str, change_: Change, actor: Actor, now: Instant
     written = _there(db, schedule_id)
     names = ({}, {}) if after.name == before.name else ({"name": before.name}, {"name": after.name})
     if names[0] or said(before) != said(written):
-        _audit(db, actor, now, CHANGED, after, before=names[0] | said(before), after=names[1] | said(written))
+        _audit(db, actor, now, "schedule.edit", after, before=names[0] | said(before), after=names[1] | said(written))
     return written
 
 
-class _Event(NamedTuple):
-    """A change of a schedule as the audit trail names it: of one that shares its template, and of a job that SQL has created."""
-
-    action: str
-    of_job: str
-
-
-CREATED, CHANGED, DROPPED = (
-    _Event("schedule.create", "JOB_CREATED"),
-    _Event("schedule.edit", "JOB_MODIFIED"),
-    _Event("schedule.delete", "JOB_DELETED"),
-)
-
-
-def _audit(db: Db, actor: Actor, now: Instant, event: _Event, schedule: Schedule, *, before: Any = None, after: Any = None) -> None:
-    """Record a change. A job is named by its id, which stays when it is renamed."""
-    organization = schedule.organization
-    if schedule.own is None:
-        audit(db, actor, now, event.action, ("schedule", schedule.name), before=before, after=after, organization=organization)
-        return
-    facts = {"job_uuid": dashed(schedule.id), "job_name": schedule.name, "outcome": "SUCCEEDED"}
-    subject = (JOB_SUBJECT, dashed(schedule.id))
-    audit(db, actor, now, event.of_job, subject, before=before, after=facts | (after or {}), organization=organization)
-
-
-JOB_SUBJECT = "sql_job"
-"""What the audit trail calls a job that SQL has created: a job of the queue is another thing."""
+def _audit(db: Db, actor: Actor, now: Instant, action: str, schedule: Schedule, *, before: Any = None, after: Any = None) -> None:
+    """Record a change, with the schedule's id, which stays when it is renamed."""
+    subject = ("schedule", schedule.name)
+    audit(db, actor, now, action, subject, before=before, after=after, organization=schedule.organization, job=schedule.id)
 
 
 def _refuse_taken(db: Db, new: Schedule) -> None:
@@ -269,7 +246,7 @@ def take_away(db: Db, before: Schedule, actor: Actor, now: Instant) -> None:
     if before.own is not None:
         db.change("drop_own_template", template_id=before.own.id, now=now)
     grants.remove_those_on_job(db, before.id, actor, now)
-    _audit(db, actor, now, DROPPED, before, before=said(before))
+    _audit(db, actor, now, "schedule.delete", before, before=said(before))
 
 
 def replace(db: Db, schedule_id: str, new: Schedule, actor: Actor, now: Instant, *, close: Callable[[], object]) -> Schedule:

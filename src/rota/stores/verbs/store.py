@@ -157,6 +157,7 @@ class VerbStore(ABC):
         """Say whether the place of rows in the queue can be told from the rows before them."""
         return self._shares and queue.are_in_line(rows, now)
 
+    fire_now = write(intake.fire_now)
     pour = write(intake.pour, hold=Hold.DOOR)
     adopt = write(intake.adopt)
 
@@ -289,6 +290,9 @@ class VerbStore(ABC):
     graph = read(reads.graph)
     usage = read(limits.usage)
     audit = read(reads.audit, long=True)
+    stored_settings = read(accounts.stored_settings)
+    put_setting = write(accounts.put_setting)
+    record_denial = write(accounts.record_denial, hold=Hold.NOTHING)
     stats = read(overview.stats, long=True, snapshot=True)
 
     @contextmanager

@@ -136,7 +136,14 @@ TABLES: tuple[Table, ...] = (
     ),
     _table("dedup", "organization_id template_id hash", id="template_id job_id", digest="hash", text="organization_id", whole="expires_at"),
     _table("rate_log", "key at", text="key", whole="at count"),
-    _table("audit", "audit_id", whole="audit_id at", text="actor organization_id action subject subject_id before after"),
+    _table(
+        "audit",
+        "audit_id",
+        id="job_uuid job_run_uuid",
+        whole="audit_id at",
+        text="actor organization_id action subject subject_id before after outcome",
+    ),
+    _table("settings", "name", text="name value set_by", whole="set_at"),
     _table(
         "outbox",
         "outbox_id",

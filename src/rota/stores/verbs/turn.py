@@ -8,13 +8,26 @@ from typing import NamedTuple
 
 import msgspec
 
+from rota.model.audit import AuditRuns
 from rota.model.states import Status
 from rota.model.values import Claimed, Held, Instant
 from rota.ports.executor import Receipt, Report
 from rota.ports.turns import Choice, Peek, Reservation, Turn, Turned, Usage
 from rota.stores.verbs import definitions, limits
 from rota.stores.verbs.db import Db
-from rota.stores.verbs.endings import Finished, NotLight, expire, finish, finish_lightly, finish_plain, is_light, release, settle, tally
+from rota.stores.verbs.endings import (
+    About,
+    Finished,
+    NotLight,
+    expire,
+    finish,
+    finish_lightly,
+    finish_plain,
+    is_light,
+    release,
+    settle,
+    tally,
+)
 from rota.stores.verbs.queue import promote
 
 _claimed = msgspec.json.Decoder(list[Claimed])
@@ -37,8 +50,10 @@ def turn(db: Db, request: Turn) -> Turned:
     if finished is not None:
         finished.count(db)
     if request.endings:
-        finish(db, request.endings, request.now, turned, worker_id=bytes.fromhex(request.worker_id))
+        finish(db, request.endings, request.now, turned, About(bytes.fromhex(request.worker_id), request.audit_runs))
     look = _bring_forward(db, request, turned, finished)
+    if finished is not None and ((look.audited and request.scheduled != []) or request.audit_runs == AuditRuns.ALL):
+        finished.audit(db, request)
     if look.hooked and finished is not None:
         finished.tell(db, request.now, turned)
     if look.told(turned, request):
@@ -66,6 +81,8 @@ def lightly(db: Db, request: Turn) -> Turned:
     finished = finish_plain(db, request, turned) if request.done else None
     if look.direct is not None and (ended or finished is not None):
         release(db, [*ended, *(finished.done if finished is not None else ())], request.now)
+    if finished is not None and ((look.audited and request.scheduled != []) or request.audit_runs == AuditRuns.ALL):
+        finished.audit(db, request)
     if look.hooked and finished is not None:
         finished.tell(db, request.now, turned)
     if look.told(turned, request):
@@ -92,6 +109,8 @@ class _Look(NamedTuple):
     """The status of the job of a direct execution that is under way."""
     hooked: bool
     """Somebody may want to be told of ends."""
+    audited: bool
+    """SQL has created jobs."""
 
     @property
     def means_something(self) -> bool:

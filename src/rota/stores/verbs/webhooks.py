@@ -179,8 +179,8 @@ def change_endpoint(db: Db, endpoint_id: str, change: EndpointChange, *, version
         **_columns(wanted),
     )
     after = _there(db, endpoint_id)
-    sides = {"before": _shown(before), "after": _shown(after)}
-    audit(db, actor, now, "webhook.change", ("webhook", endpoint_id), **sides, organization=before.organization)
+    subject, organization = ("webhook", endpoint_id), before.organization
+    audit(db, actor, now, "webhook.change", subject, before=_shown(before), after=_shown(after), organization=organization)
     return after
 
 

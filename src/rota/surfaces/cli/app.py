@@ -118,7 +118,7 @@ LEAVES = {
             "forecast:forecast",
             "Show what will run when: a bar for each hour, changes of clocks, days that are excluded, overlaps, and where jobs would wait.",
         ),
-        ("Look", "audit", "audit.list", "Show what people changed, newest first."),
+        ("Look", "audit", "audit.list", "Show what people did, newest first."),
         ("Look", "events", "events:events", "Show what happens to jobs and definitions, as it happens, until Ctrl-C."),
         ("Steer", "pause", "store.pause", "Stop new jobs from starting until the store is resumed. Running ones continue."),
         ("Steer", "resume", "store.resume", "End the pause of the store."),
@@ -188,6 +188,7 @@ branch(app, "queue", "See what waits in each queue, and pause queues.", "queues"
 branch(app, "template", "Handlers, defaults and limits of each type of job.", "templates", "store.load", panel="Define")
 branch(app, "schedule", "When templates become jobs, and the outcome of each due time.", "schedules", "rota.plan", panel="Define")
 branch(app, "calendar", "Days on which schedules are not due.", "calendars", panel="Define")
+branch(app, "setting", "Settings that the store keeps for all processes.", "stored_settings", panel="Steer")
 branch(app, "import", "Take over the jobs of another system.", "store.import_monque", panel="Define")
 branch(app, "organization", "Tenants that share this store, and their limits.", "organizations", panel="Share")
 branch(app, "user", "People, and what they may do.", "users", panel="Share")

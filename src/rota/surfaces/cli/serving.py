@@ -24,6 +24,7 @@ from rota.engine.driver import Driver
 from rota.errors import Refused, StoreError
 from rota.model.checks import extra
 from rota.model.gate import Actor
+from rota.operation import session_of
 from rota.surfaces.cli.journal import Summary, set_up
 from rota.surfaces.cli.output import console, show_json
 from rota.surfaces.cli.session import actor, store_name
@@ -180,8 +181,8 @@ def work(
     serving: Mapping[str, str | None] | None = None,
 ) -> None:
     """Run a worker until it is asked to stop, and show what happens. The front door, if there is one, is open until the worker is home."""
-    slots = concurrency or rota.settings.concurrency
     with opened(rota, where, as_json=as_json, needed=False) as server:
+        slots = concurrency or session_of(rota).current().concurrency
         url = "" if server is None else server.url
         with _screen(rota, slots, url, live=live, as_json=as_json) as screen:
             screen.update("starting")

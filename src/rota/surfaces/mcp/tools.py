@@ -20,7 +20,7 @@ from rota.model.gate import Actor, Right, scope_of
 from rota.model.overview import Overview
 from rota.model.shapes import Organization, Params, Priority, Shape, Span, When
 from rota.model.values import Run
-from rota.operation import NOUNS, Operation, noun, operations, session_of
+from rota.operation import NOUNS, Operation, noun, operations, refuse_denied, session_of
 from rota.results import Log
 from rota.schedule_views import OccurrenceView
 from rota.surfaces.mcp.query import sql_query
@@ -53,18 +53,16 @@ class Tool(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     def is_open_to(self, rota: Rota, actor: Actor) -> bool:
         """Say whether an actor has its right."""
+        right = self.operation.right
         try:
-            self._refuse(rota, actor)
+            scope_of(actor, right, session_of(rota).holdings(actor, right))
         except PermissionDenied:
             return False
         return True
 
-    def _refuse(self, rota: Rota, actor: Actor) -> None:
-        scope_of(actor, self.operation.right, session_of(rota).holdings(actor, self.operation.right))
-
     def call(self, rota: Rota, actor: Actor, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Read the arguments, call the operation for this actor, and return its result as a JSON object."""
-        self._refuse(rota, actor)
+        refuse_denied(rota, actor, self.operation.right)
         keywords = wire.read(self.operation, arguments)
         if self.operation.method == "GET" and (keywords.get("limit") or 0) > ITEMS_MAX:
             raise InvalidOption(f"limit={keywords['limit']} is not allowed here: give at most {ITEMS_MAX:,}, and follow `next`")

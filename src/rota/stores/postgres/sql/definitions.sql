@@ -122,3 +122,18 @@ DELETE FROM pauses WHERE kind = :kind AND name = :name;
 
 -- name: pauses
 SELECT kind, name FROM pauses ORDER BY kind, name;
+
+-- ---- settings -------------------------------------------------------------------------------------------------------
+
+-- name: stored_settings
+SELECT name, value, set_by, set_at FROM settings ORDER BY name;
+
+-- name: stored_setting
+SELECT value FROM settings WHERE name = :name;
+
+-- name: set_setting
+INSERT INTO settings (name, value, set_by, set_at) VALUES (:name, :value, :actor, :now)
+ON CONFLICT (name) DO UPDATE SET value = excluded.value, set_by = excluded.set_by, set_at = excluded.set_at;
+
+-- name: reset_setting
+DELETE FROM settings WHERE name = :name;

@@ -236,8 +236,11 @@ WITH RECURSIVE line (job_id) AS (
 )
 SELECT at, attempt, message, from_status, to_status, actor FROM job_log WHERE job_id = ANY (ARRAY(SELECT job_id FROM line)) ORDER BY attempt, step;
 
+-- name: audit_columns
+a.audit_id, a.at, a.actor, a.organization_id, a.action, a.subject, a.subject_id, a.before, a.after, hex(a.job_uuid), hex(a.job_run_uuid), a.outcome
+
 -- name: audit_trail
-SELECT audit_id, at, actor, organization_id, action, subject, subject_id, before, after FROM audit
+SELECT {audit_columns} FROM audit AS a
  WHERE audit_id < :before_id AND (:organization_id IS NULL OR organization_id = :organization_id)
    AND (:subject IS NULL OR subject = :subject)
  ORDER BY audit_id DESC LIMIT :limit;
@@ -251,13 +254,24 @@ WITH RECURSIVE asked (job_id) AS (
     UNION
     SELECT next.job_id FROM line {then_next}
 )
-SELECT a.audit_id, a.at, a.actor, a.organization_id, a.action, a.subject, a.subject_id, a.before, a.after
+SELECT {audit_columns}
   FROM line CROSS JOIN LATERAL (SELECT * FROM audit WHERE subject = :subject AND subject_id = hex(line.job_id) AND audit_id + 0 < :before_id OFFSET 0) AS a
  WHERE :organization_id IS NULL OR a.organization_id = :organization_id
  ORDER BY a.audit_id DESC LIMIT :limit;
 
+-- name: audit_of_action
+SELECT {audit_columns} FROM audit AS a
+ WHERE action = :action AND audit_id < :before_id AND (:organization_id IS NULL OR organization_id = :organization_id)
+   AND (:subject IS NULL OR subject = :subject)
+ ORDER BY audit_id DESC LIMIT :limit;
+
+-- name: audit_of_job
+SELECT {audit_columns} FROM audit AS a
+ WHERE job_uuid = :job_uuid::uuid AND audit_id < :before_id AND (:organization_id IS NULL OR organization_id = :organization_id)
+ ORDER BY audit_id DESC LIMIT :limit;
+
 -- name: audit_of
-SELECT audit_id, at, actor, organization_id, action, subject, subject_id, before, after FROM audit
+SELECT {audit_columns} FROM audit AS a
  WHERE subject = :subject AND subject_id = :subject_id AND audit_id < :before_id
    AND (:organization_id IS NULL OR organization_id = :organization_id)
  ORDER BY audit_id DESC LIMIT :limit;

@@ -177,7 +177,11 @@ SELECT coalesce(json_agg(json_build_array(l.number, (l.cancel_requested_at IS NO
 
 -- name: ends_look
 -- What ends mean to others, in one statement: to webhooks, to who is parked, to who waits, to a direct execution.
-SELECT ({any_endpoints}), ({any_over_limit}), ({any_open_edges}), ({direct_status});
+SELECT ({any_endpoints}), ({any_over_limit}), ({any_open_edges}), ({direct_status}), ({any_audited});
+
+-- name: any_audited
+-- Whether SQL has created jobs: the results of their runs are audited.
+SELECT EXISTS (SELECT 1 FROM templates WHERE kind <> 'python');
 
 -- name: ended_as
 SELECT number, finished_at, worker_id = :worker_id, status FROM jobs WHERE number = ANY (:numbers);
@@ -303,7 +307,8 @@ SELECT (SELECT value FROM meta WHERE key = 'definitions_version'),
        ({any_over_limit}),
        ({any_open_edges}),
        ({direct_status}),
-       ({any_endpoints});
+       ({any_endpoints}),
+       ({any_audited});
 
 -- name: peek
 -- Whether a turn is worth its commit, in one statement.

@@ -83,5 +83,16 @@ SELECT f.number, f.job_id, f.root_id, f.attempt, f.organization_id, f.job_type, 
   FROM facts AS f CROSS JOIN job_ends AS b WHERE b.number = :number;
 
 -- name: audit
-INSERT INTO audit (at, actor, organization_id, action, subject, subject_id, before, after)
-VALUES (:at, :actor, :organization_id, :action, :subject, :subject_id, :before::text, :after::text);
+INSERT INTO audit (at, actor, organization_id, action, subject, subject_id, before, after, job_uuid, job_run_uuid, outcome)
+VALUES (:at, :actor, :organization_id, :action, :subject, :subject_id, :before::text, :after::text, :job_uuid::uuid, :job_run_uuid::uuid, :outcome);
+
+-- name: audit_runs
+-- Ends of runs. :ends holds what each status is called, as rows [status, action, outcome]; without :every only runs of jobs that SQL has created.
+INSERT INTO audit (at, actor, organization_id, action, subject, subject_id, after, job_uuid, job_run_uuid, outcome)
+SELECT j.finished_at, CASE j.status WHEN 'CANCELLED' THEN coalesce(j.cancel_requested_by, f.owner) ELSE coalesce(f.run_as, f.owner) END,
+       f.organization_id, e.value ->> 1, 'job', hex(f.job_id), json_build_object('status', j.status, 'attempt', f.attempt)::text,
+       f.schedule_id, f.job_id, e.value ->> 2
+  FROM unnest(:numbers) AS n (number) JOIN job_facts AS f ON f.number = ANY (ARRAY[n.number]) JOIN job_ends AS j ON j.number = ANY (ARRAY[n.number])
+  JOIN json_array_elements(:ends::json) AS e (value) ON e.value ->> 0 = j.status
+ WHERE :every::integer = 1 OR EXISTS (SELECT 1 FROM templates AS t WHERE t.template_id = f.template_id AND t.kind <> 'python')
+ ORDER BY n.number;

@@ -121,3 +121,18 @@ SELECT value FROM meta WHERE key = 'schema';
 
 -- name: set_schema_version
 INSERT INTO meta (key, value) VALUES ('schema', :version) ON CONFLICT (key) DO UPDATE SET value = excluded.value;
+
+-- ---- settings -------------------------------------------------------------------------------------------------------
+
+-- name: stored_settings
+SELECT name, value, set_by, set_at FROM settings ORDER BY name;
+
+-- name: stored_setting
+SELECT value FROM settings WHERE name = :name;
+
+-- name: set_setting
+INSERT INTO settings (name, value, set_by, set_at) VALUES (:name, :value, :actor, :now)
+ON CONFLICT (name) DO UPDATE SET value = excluded.value, set_by = excluded.set_by, set_at = excluded.set_at;
+
+-- name: reset_setting
+DELETE FROM settings WHERE name = :name;

@@ -193,8 +193,12 @@ WITH RECURSIVE line (job_id) AS (
 )
 SELECT at, attempt, message, from_status, to_status, actor FROM job_log WHERE job_id IN (SELECT job_id FROM line) ORDER BY attempt, step;
 
+-- name: audit_columns
+a.audit_id, a.at, a.actor, a.organization_id, a.action, a.subject, a.subject_id, a.before, a.after, nullif(lower(hex(a.job_uuid)), ''),
+nullif(lower(hex(a.job_run_uuid)), ''), a.outcome
+
 -- name: audit_trail
-SELECT audit_id, at, actor, organization_id, action, subject, subject_id, before, after FROM audit
+SELECT {audit_columns} FROM audit AS a
  WHERE audit_id < :before_id AND (:organization_id IS NULL OR organization_id = :organization_id)
    AND (:subject IS NULL OR subject = :subject)
  ORDER BY audit_id DESC LIMIT :limit;
@@ -208,13 +212,24 @@ WITH RECURSIVE line (job_id) AS (
     UNION
     SELECT next.job_id FROM line JOIN jobs AS next ON next.retry_of = line.job_id
 )
-SELECT a.audit_id, a.at, a.actor, a.organization_id, a.action, a.subject, a.subject_id, a.before, a.after
+SELECT {audit_columns}
   FROM line CROSS JOIN audit AS a ON a.subject = :subject AND a.subject_id = lower(hex(line.job_id))
  WHERE a.audit_id < :before_id AND (:organization_id IS NULL OR a.organization_id = :organization_id)
  ORDER BY a.audit_id DESC LIMIT :limit;
 
+-- name: audit_of_action
+SELECT {audit_columns} FROM audit AS a INDEXED BY audit_action
+ WHERE action = :action AND audit_id < :before_id AND (:organization_id IS NULL OR organization_id = :organization_id)
+   AND (:subject IS NULL OR subject = :subject)
+ ORDER BY audit_id DESC LIMIT :limit;
+
+-- name: audit_of_job
+SELECT {audit_columns} FROM audit AS a
+ WHERE job_uuid = unhex(:job_uuid) AND audit_id < :before_id AND (:organization_id IS NULL OR organization_id = :organization_id)
+ ORDER BY audit_id DESC LIMIT :limit;
+
 -- name: audit_of
-SELECT audit_id, at, actor, organization_id, action, subject, subject_id, before, after FROM audit
+SELECT {audit_columns} FROM audit AS a
  WHERE subject = :subject AND subject_id = :subject_id AND audit_id < :before_id
    AND (:organization_id IS NULL OR organization_id = :organization_id)
  ORDER BY audit_id DESC LIMIT :limit;

@@ -94,4 +94,4 @@ SELECT template_id, organization_id, name, display_name, description, kind, job_
 SELECT organization_id, name, description, days, created_by, created_at, updated_at FROM calendars
 
 -- name: scan_audit
-SELECT audit_id, at, actor, organization_id, action, subject, subject_id, before, after FROM audit
+SELECT audit_id, at, actor, organization_id, action, subject, subject_id, before, after, job_uuid, job_run_uuid, outcome FROM audit

@@ -147,7 +147,11 @@ SELECT json_group_array(json_array(number, cancel_requested_at IS NOT NULL, lowe
 
 -- name: ends_look
 -- What ends mean to others, in one statement: to webhooks, to who is parked, to who waits, to a direct execution.
-SELECT ({any_endpoints}), ({any_over_limit}), ({any_open_edges}), ({direct_status});
+SELECT ({any_endpoints}), ({any_over_limit}), ({any_open_edges}), ({direct_status}), ({any_audited});
+
+-- name: any_audited
+-- Whether SQL has created jobs: the results of their runs are audited.
+SELECT EXISTS (SELECT 1 FROM templates WHERE kind <> 'python' AND template_id > x'');
 
 -- name: ended_as
 SELECT number, finished_at, worker_id = :worker_id, status FROM jobs WHERE number IN (SELECT value FROM json_each(:numbers));
@@ -232,7 +236,8 @@ SELECT (SELECT value FROM meta WHERE key = 'definitions_version'),
        ({any_over_limit}),
        ({any_open_edges}),
        ({direct_status}),
-       ({any_endpoints});
+       ({any_endpoints}),
+       ({any_audited});
 
 -- name: peek
 -- Whether a turn is worth its commit, in one statement.

@@ -63,5 +63,13 @@ SELECT unhex(:new_id), o.root_id, o.job_id, o.attempt + 1, o.organization_id, o.
   FROM jobs AS o WHERE o.number = :number;
 
 -- name: audit
-INSERT INTO audit (at, actor, organization_id, action, subject, subject_id, before, after)
-VALUES (:at, :actor, :organization_id, :action, :subject, :subject_id, :before, :after);
+INSERT INTO audit (at, actor, organization_id, action, subject, subject_id, before, after, job_uuid, job_run_uuid, outcome)
+VALUES (:at, :actor, :organization_id, :action, :subject, :subject_id, :before, :after, unhex(:job_uuid), unhex(:job_run_uuid), :outcome);
+
+-- name: audit_runs
+-- Ends of runs. :ends holds what each status is called, as rows [status, action, outcome]; without :every only runs of jobs that SQL has created.
+INSERT INTO audit (at, actor, organization_id, action, subject, subject_id, after, job_uuid, job_run_uuid, outcome)
+SELECT j.finished_at, iif(j.status = 'CANCELLED', coalesce(j.cancel_requested_by, j.owner), coalesce(j.run_as, j.owner)), j.organization_id,
+       e.value ->> 1, 'job', lower(hex(j.job_id)), json_object('status', j.status, 'attempt', j.attempt), j.schedule_id, j.job_id, e.value ->> 2
+  FROM json_each(:numbers) AS n CROSS JOIN jobs AS j ON j.number = n.value CROSS JOIN json_each(:ends) AS e ON e.value ->> 0 = j.status
+ WHERE :every = 1 OR EXISTS (SELECT 1 FROM templates AS t WHERE t.template_id = j.template_id AND t.kind <> 'python');

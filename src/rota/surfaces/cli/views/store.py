@@ -40,6 +40,7 @@ from rota.surfaces.cli.views.job import about_run
 if TYPE_CHECKING:
     from rota.compat.import_report import Imported
     from rota.engine.recovery import Recovered
+    from rota.resources.stored_settings import SettingView
     from rota.surfaces.cli.commands import Called
 
 VALUE_MAX = 40
@@ -259,8 +260,8 @@ WORKERS = listing(
     state=lambda worker: "stopping" if worker.stopping_at else "up",
 )
 AUDIT = listing(
-    "No such changes.",
-    "when who=actor did=action to~ from~ to_what~",
+    "No such entries.",
+    "when event who=actor outcome to~ run=job_run_uuid from~ to_what~",
     **{
         "when": lambda entry: clock_time(entry.at),
         "to": lambda entry: f"{entry.subject} {entry.subject_id}",
@@ -268,6 +269,16 @@ AUDIT = listing(
         "to_what": lambda entry: one_line(compact(entry.after), VALUE_MAX),
     },
 )
+SETTINGS = listing("There are no such settings.", "setting=name value> source stored set_by set=set_at what_it_is_for=what+")
+
+
+def show_setting(setting: SettingView, _called: Called) -> None:
+    """Print what holds, and why that is not what is stored."""
+    typer.echo(f"{setting.name} is {setting.value} ({setting.source})")
+    if setting.notice:
+        typer.echo(f"note: {setting.notice}", err=True)
+
+
 VIEWS: dict[str | type, View] = {
     "stats": View(show_stats, stats_document),
     "pauses": View(
@@ -281,6 +292,9 @@ VIEWS: dict[str | type, View] = {
     "grants": View(show_grants, grants_document),
     "purge": View(show_purged, purged_document, prepare=start_bar),
     "audit": View(AUDIT),
+    "setting list": View(SETTINGS),
+    "setting set": View(show_setting),
+    "setting reset": View(show_setting),
     Run: View(show_run, check=fail_unless_ended_well),
     "import monque": View(show_imported, check=fail_on_bad, prepare=read_twice),
 }

@@ -19,9 +19,8 @@ from starlette.types import Receive, Scope, Send
 from rota import wire
 from rota.app import Rota
 from rota.errors import InvalidOption, NotFound, UnknownOrganization, UnknownTemplate
-from rota.model.gate import Actor, Right, Role, scope_of
-from rota.model.grants import NOTHING
-from rota.operation import NOUNS, Ask, Field, Operation, ask_for, noun, operations, session_of
+from rota.model.gate import Actor, Right
+from rota.operation import NOUNS, Ask, Field, Operation, ask_for, noun, operations, refuse_denied
 from rota.surfaces.http.api import results
 from rota.surfaces.http.api.requests import JSON, BadRequest, body_type, read
 from rota.surfaces.http.api.results import PAGE_MAX, Cursors, Key
@@ -133,8 +132,7 @@ class Endpoint(Address):
 
     def _answer(self, request: Request, body: bytes) -> Response:
         who: Actor = request.app.state.door.who(request)
-        right = self.operation.right
-        scope_of(who, right, NOTHING if who.role is Role.MANAGER else session_of(request.app.state.rota).holdings(who, right))
+        refuse_denied(request.app.state.rota, who, self.operation.right)
         given = self._given(request, body)
         cursor, limit = given.pop("cursor", None), given.pop("limit", self.limit) if self.limit is not None else None
         keywords = wire.read(self.operation, given, text=not self.takes_body)

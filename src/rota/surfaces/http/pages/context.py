@@ -30,7 +30,7 @@ from rota.model.grants import NOTHING
 from rota.model.local_time import Reading, in_zone, localized, read_moment, shown
 from rota.model.values import dashed
 from rota.model.zones import known_zone, zone_of
-from rota.operation import session_of
+from rota.operation import refuse_denied, session_of
 from rota.surfaces.cli.output import one_line, span
 from rota.surfaces.http.access import COOKIE, cookie_name, root_of
 
@@ -156,7 +156,7 @@ class Visit:
     def must(self, operation: Right) -> None:
         """Refuse, in the gate's words, what the actor may not do: before it is asked whether it is sure."""
         assert self.actor is not None  # noqa: S101 - pages for nobody ask for none
-        scope_of(self.actor, operation, session_of(self.rota).holdings(self.actor, operation))
+        refuse_denied(self.rota, self.actor, operation)
 
     @property
     def everywhere(self) -> bool:

@@ -11,6 +11,7 @@ from msgspec import Meta
 from starlette.responses import Response
 
 from rota.model.access import Permit
+from rota.model.audit import NAMES
 from rota.model.gate import Right, Role
 from rota.model.templates import span_of
 from rota.resources.tokens import NewToken
@@ -177,11 +178,26 @@ def _tokens_page(visit: Visit, made: NewToken | None) -> Response:
 
 
 @page("GET /audit")
-def find_audit(visit: Visit, subject: Annotated[str, Meta(max_length=512)] = "", before: Before = None) -> Response:
+def find_audit(
+    visit: Visit,
+    subject: Annotated[str, Meta(max_length=512)] = "",
+    event: Annotated[str, Meta(max_length=512)] = "",
+    before: Before = None,
+) -> Response:
     """Show a page of the audit trail, newest first."""
-    found = visit.rota.audit.list(subject=subject.strip() or None, limit=AUDIT_PAGE, before=before)
+    found = visit.rota.audit.list(subject=subject.strip() or None, event=event.strip() or None, limit=AUDIT_PAGE, before=before)
     changes = {each.id: changes_of(each.before, each.after) for each in found}
-    return visit.page("audit.html", found=found, changes=changes, next=found.next, first=before is not None, subject=subject)
+    kinds = [("", "all"), *((name, name) for name in sorted(NAMES))]
+    return visit.page(
+        "audit.html",
+        found=found,
+        changes=changes,
+        next=found.next,
+        first=before is not None,
+        subject=subject,
+        event=event,
+        kinds=kinds,
+    )
 
 
 def changes_of(before: Any, after: Any) -> list[Change]:
