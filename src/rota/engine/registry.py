@@ -52,6 +52,8 @@ Check: TypeAlias = Callable[[Handler], None]
 
 SHOWN = 10
 """Templates that the refusal of an unknown one lists."""
+HOLDERS_MAX = 10_000
+"""Actors whose privileges are remembered, at most: programs may vouch for any number of them."""
 
 
 class Known(msgspec.Struct, kw_only=True):
@@ -266,6 +268,8 @@ class Registry:
         key = (who.name, who.organization)
         held = known.get(key)
         if held is None:
+            if len(known) >= HOLDERS_MAX:
+                known.clear()
             held = known[key] = holdings_of(*key, grants)
         return held
 
