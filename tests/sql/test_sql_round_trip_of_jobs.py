@@ -42,7 +42,7 @@ def of(job: dict[str, Any]) -> dict[str, Any]:
 
 
 NOT_YET = [
-    ("CREATE JOB k SCHEDULE = EVERY 1 DAY RUN AS reporter CALL report()", "roles are a later step"),
+    ("CREATE JOB k SCHEDULE = EVERY 1 DAY RUN AS reporter CALL report()", "running as a role is a later step"),
     ("ALTER JOB a SET RUN AS role_name", "the same"),
     ("ALTER JOB a SET SECRET 'API_KEY' = 'canary'", "secrets are a later step"),
     ("ALTER JOB a DROP SECRET 'API_KEY'", "the same"),
@@ -60,3 +60,21 @@ def test_what_can_be_written_and_not_be_done_yet_says_so(rota, text, reason):
     error = refused(rota, text)
     assert error.sqlstate == "0A000", reason
     assert "canary" not in error.report()
+
+
+def test_good_inputs_about_privileges_are_carried_out(rota):
+    rota.users.create("ada", role="system_manager")
+    rota.sql("CREATE JOB a SCHEDULE = EVERY 1 HOUR CALL report()")
+    tags = [
+        rota.sql(text)[0].tag
+        for text in (
+            "GRANT EXECUTE ON JOB a TO ada",
+            "GRANT VIEW JOB HISTORY TO PUBLIC",
+            "SHOW GRANTS FOR JOB a",
+            "REVOKE EXECUTE ON JOB a FROM ada",
+            "CREATE ROLE reporter",
+            "SHOW ROLES",
+            "DROP ROLE reporter",
+        )
+    ]
+    assert tags == ["GRANT", "GRANT", "SHOW 1", "REVOKE", "CREATE ROLE", "SHOW 1", "DROP ROLE"]

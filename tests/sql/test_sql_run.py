@@ -91,7 +91,7 @@ def test_an_error_of_a_statement_survives_a_pickle(rota):
         ("GRANT EXECUTE ON JOB a TO nobody", "unknown_grantee", "42704", 27),
         ("GRANT EXECUTE ON JOB nosuch TO PUBLIC", "unknown_job", "42704", 22),
         ("GRANT ROLE nosuch TO PUBLIC", "unknown_role", "42704", 12),
-        ("DROP ROLE nosuch", "not_found", "42704", 11),
+        ("DROP ROLE nosuch", "unknown_role", "42704", 11),
         ("CREATE SECRET s VALUE 'canary'", "not_available", "0A000", 1),
         ("SHOW SECRETS", "not_available", "0A000", 1),
     ],

@@ -95,6 +95,25 @@ def test_enqueue(walk, store):
     assert files <= 14
 
 
+@pytest.mark.parametrize("depends", [False, True])
+def test_a_user_who_enqueues_reads_no_grants_though_they_have_just_changed(walk, store, depends):
+    store.users.create("root", role="system_manager")
+    store.users.create("bob")
+    parent = [store.acting_as("bob").enqueue("greet", {"name": "ada"}).id] if depends else None
+
+    def change() -> None:
+        for grant in store.grants.list() or [None]:
+            store.grants.create("CREATE JOB", "bob") if grant is None else store.grants.delete(grant.id)
+
+    walk.of(lambda: store.acting_as("bob").enqueue("greet", {"name": "ada"}, depends_on=parent), before=change)
+    assert not [text for text in walk.selects if "FROM grants" in text]
+    # Who looks at jobs has them read, once for each change.
+    walk.of(store.acting_as("bob").jobs.list, before=change)
+    assert len([text for text in walk.selects if "FROM grants" in text]) == 1
+    walk.of(store.acting_as("bob").jobs.list)
+    assert not [text for text in walk.selects if "FROM grants" in text]
+
+
 def test_claim_run_and_end_of_two_jobs_in_two_turns(walk, store):
     def enqueue() -> None:
         for _ in range(2):

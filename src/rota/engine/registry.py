@@ -57,6 +57,8 @@ Words: TypeAlias = Callable[[], dict[str, Word]]
 
 SHOWN = 10
 """Templates that the refusal of an unknown one lists."""
+HOLDERS_MAX = 10_000
+"""Actors whose privileges are remembered, at most: programs may vouch for any number of them."""
 
 
 class Known(msgspec.Struct, kw_only=True):
@@ -275,6 +277,8 @@ class Registry:
         key = (who.name, who.organization)
         held = known.get(key)
         if held is None:
+            if len(known) >= HOLDERS_MAX:
+                known.clear()
             held = known[key] = holdings_of(*key, grants)
         return held
 

@@ -91,7 +91,10 @@ def create_role(run: Execution, statement: CreateRole) -> Result:
 
 def drop_role(run: Execution, statement: DropRole) -> Result:
     """Drop a role that nothing names any more."""
-    delete(run.ask, statement.name)
+    try:
+        delete(run.ask, statement.name)
+    except NotFound as error:
+        raise Refusal("name", str(error), code="unknown_role", sqlstate="42704") from None
     return Result("DROP ROLE", notices=run.notices)
 
 

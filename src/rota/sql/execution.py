@@ -33,7 +33,7 @@ from rota.errors import (
     WaitTimeout,
 )
 from rota.model.gate import Right, Scope
-from rota.model.schedules import Schedule
+from rota.model.schedules import JobKind, Schedule
 from rota.operation import Ask
 from rota.schedule_views import named
 from rota.sql.errors import SqlStatementError
@@ -119,6 +119,15 @@ class Execution:
             return self._by_id(ref) if isinstance(ref, UUID) else named(self.ask, ref, None)
         except NotFound:
             raise Refusal(part, f"there is no job {ref} that you may see", code="unknown_job", sqlstate="42704") from None
+
+    def shows_body(self, job: Schedule) -> bool:
+        """Say whether the actor is shown the text of a job: of SQL and commands, those who may alter the job are. It may hold secrets."""
+        if job.own is None or job.own.kind is JobKind.PROCEDURE:
+            return True
+        try:
+            return self.ask.also(Right.ALTER_JOBS).scope.holds(job.organization, job.created_by, job.id)
+        except PermissionDenied:
+            return False
 
     def _by_id(self, ref: UUID) -> Schedule:
         scope, schedule = self.ask.scope, self.ask.store.schedule(ref.hex)

@@ -101,7 +101,7 @@ def _job(run: Execution, statement: Show) -> tuple[tuple[str, ...], Iterable[tup
     if job.own is not None:
         own, backoff = job.own, job.own.defaults.get("backoff", {})
         facts |= {
-            "body": own.body,
+            "body": own.body if run.shows_body(job) else None,
             "job_class": own.job_class,
             "partition_strategy": own.partition_strategy,
             "partition_shard": own.partition_shard,
@@ -118,6 +118,9 @@ def _create_job(run: Execution, statement: Show) -> tuple[tuple[str, ...], Itera
     job = run.job(_named(statement), "job")
     if job.own is None:
         raise not_yet("job", f"job {job.name} is a schedule of template {job.template}: only jobs that SQL created have a CREATE JOB")
+    if not run.shows_body(job):
+        message = f"the statement of job {job.name} has its text, which is shown to those who may alter the job"
+        raise Refusal("job", message, code="permission_denied", sqlstate="42501")
     return ("job_name", "statement"), [(job.name, render(CreateJob(job.name, clauses_of(job, job.own, run.ask.session.current()))))]
 
 
@@ -271,7 +274,9 @@ def explain_run(run: Execution, statement: ExplainRun) -> Result:
     rows += [(reason.condition, reason.met, reason.detail) for reason in found.reasons]
     version, template_id = (found.job.meta or {}).get("template_version"), undashed(found.job.template_id or "")
     if isinstance(version, int) and template_id is not None and (was := ask.store.template_version(template_id, version)) is not None:
-        rows.append((f"it runs version {version} of its job", True, was.body or was.job_type))
+        schedule = ask.store.schedule(undashed(found.job.schedule_id or "") or "")
+        shown = was.body if was.body and schedule is not None and run.shows_body(schedule) else was.job_type
+        rows.append((f"it runs version {version} of its job", True, shown))
     return Result(f"EXPLAIN {len(rows)}", REASONS, tuple(rows), run.notices)
 
 
