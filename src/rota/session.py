@@ -37,7 +37,7 @@ from rota.model.values import Job, JobRef, dashed, undashed
 from rota.ports.clock import Clock, Ids, StoreClock, SystemClock, UuidV7
 
 if TYPE_CHECKING:
-    from rota.denials import Denials
+    from rota.engine.denials import Denials
     from rota.engine.driver import Driver
     from rota.engine.event_feed import Feed
     from rota.engine.watcher import Watcher
@@ -142,9 +142,9 @@ class Session:
     @part
     def denials(self) -> Denials:
         """Entries of refusals in the audit trail."""
-        from rota.denials import Denials  # noqa: PLC0415 - only a refusal needs it
+        from rota.engine.denials import Denials  # noqa: PLC0415 - only a refusal needs it
 
-        return Denials(self)
+        return Denials(self._enter_denial)
 
     def name_store(self, store: str | os.PathLike[str] | None) -> None:
         """Mean this store from now on: None is $ROTA_STORE, else ./rota.db. The time is that of the given clock, else of the store."""
@@ -374,6 +374,11 @@ class Session:
     def denied(self, actor: Actor | str | None, operation: Right, error: Exception) -> None:
         """Enter a refusal into the audit trail."""
         self.denials.note(LOCAL if actor is None else actor, operation, error)
+
+    def _enter_denial(self, actor: Actor | str, operation: Right, why: str) -> None:
+        user = self.registry.users.get(actor) if isinstance(actor, str) else None
+        who = actor if user is None else Actor(user.name, user.organization, user.role)
+        self.open().store.record_denial(who, operation, why, now=self.clock.now())
 
     def refuse_known_closed(self, who: Actor, operation: Right) -> None:
         """Refuse the people of an organization that is known to be removed, and, where it is suspended, most of what they could do."""

@@ -78,6 +78,7 @@ def _share(rota: Rota) -> None:
     rota.webhooks.rotate(organization="acme ☂")
     rota.webhooks.update(hook.id, enabled=False)
     rota.templates.pause("paused")
+    rota.stored_settings.set("scheduler.default_max_retries", "4")
     rota.schedule("often", "works", every=60, catch_up="all", overlap="queue", params={"text": ODD})
     rota.schedule("nightly 🌙", "works", cron="0 3 * * *", timezone="Europe/Berlin", calendar="holidays")
     rota.schedule("after", "works", cron="0 4 * * *", depends_on=["nightly 🌙"])

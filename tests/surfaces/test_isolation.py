@@ -19,6 +19,7 @@ from rota.engine import doctor
 from rota.engine.explain import Explanation
 from rota.errors import RotaError
 from rota.model.grants import Privilege
+from rota.model.stored_settings import STORABLE
 from rota.operation import NOUNS, noun
 from rota.results import Log
 from rota.sql.catalog import TABLES
@@ -211,6 +212,11 @@ class Pool:
             ("store.promote", "target"): st.just("/nowhere/rota.db"),
             ("templates.update", "name"): st.sampled_from(TEMPLATES),
             ("stop", "driver"): st.none(),
+            # Queues are everybody's: a system manager does not name one by what marks an organization.
+            ("queues.pause", "name"): st.sampled_from(["default", "mail"]),
+            ("stored_settings.set", "name"): st.sampled_from(sorted(STORABLE)),
+            ("stored_settings.set", "value"): st.sampled_from(["false", "2", "all"]),
+            ("stored_settings.reset", "name"): st.sampled_from(sorted(STORABLE)),
             ("users.create", "organization"): self.organization,
             ("webhooks.rotate", "webhook"): st.one_of(st.none(), self.webhook),
             # One of its own would be sent to.

@@ -5,12 +5,9 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
 from rota.model.gate import Actor, Right
-
-if TYPE_CHECKING:
-    from rota.session import Session
 
 log = logging.getLogger("rota.audit")
 
@@ -25,9 +22,9 @@ KEYS_MAX = 1000
 class Denials:
     """Enters refusals. One object serves all threads."""
 
-    def __init__(self, session: Session) -> None:
-        """Take the session whose store has the trail."""
-        self._session = session
+    def __init__(self, enter: Callable[[Actor | str, Right, str], object]) -> None:
+        """Take what enters one: who, which right, and the words of the refusal."""
+        self._enter = enter
         self._lock = threading.Lock()
         self._entered: dict[tuple[str, Right], float] = {}
 
@@ -52,10 +49,7 @@ class Denials:
             return True
 
     def _write(self, actor: Actor | str, right: Right, why: str) -> None:
-        session = self._session
         try:
-            user = session.registry.users.get(actor) if isinstance(actor, str) else None
-            known = actor if user is None else Actor(user.name, user.organization, user.role)
-            session.open().store.record_denial(known, right, why, now=session.clock.now())
+            self._enter(actor, right, why)
         except Exception as error:  # noqa: BLE001 - the caller is refused whatever becomes of the entry
             log.warning("could not enter a refusal into the audit trail (%s): %s", error, why)
