@@ -99,17 +99,19 @@ def _params(pairs: Sequence[str] | None, values: Sequence[str] | None) -> Mappin
     return [value_of(value) for value in values] if values else params_of(None, pairs)
 
 
-def run_script(rota: Rota, view: View, text: str, params: Mapping[str, Any] | Sequence[Any] | None = None, *, atomic: bool = False) -> None:
+def run_script(
+    acting: Rota, view: View, text: str, params: Mapping[str, Any] | Sequence[Any] | None = None, *, atomic: bool = False
+) -> None:
     """Run statements and show each result as soon as it is there; Ctrl-C interrupts the one that runs, and no further one begins."""
     from rota.sql.excerpt import excerpt  # noqa: PLC0415 - a page of help needs none
     from rota.sql.run import steps  # noqa: PLC0415 - as above
 
     try:
         if atomic:
-            for result in interruptible(lambda: rota.sql(text, params, atomic=True)):
+            for result in interruptible(lambda: acting.sql(text, params, atomic=True)):
                 view.show(result)
             return
-        results = steps(rota, text, params)
+        results = steps(acting, text, params)
         while (step := interruptible(lambda: next(results, None))) is not None:
             view.show(step)
     except SqlError as error:
