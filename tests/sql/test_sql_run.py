@@ -46,9 +46,8 @@ def test_nothing_runs_if_a_later_statement_can_not_be_read(rota):
 def test_the_first_statement_that_fails_ends_the_script_and_says_which_it_is(rota):
     error = refused(rota, f"CREATE JOB a {HOURLY};\nDROP JOB nosuch;\nCREATE JOB b {HOURLY}")
     assert (error.statement, error.executed, error.line, error.column) == (2, 1, 2, 10)
-    assert (
-        str(error) == "2:10: there is no job nosuch that you may see (with IF EXISTS this is not an error) (statement 2 of 3; 1 executed)"
-    )
+    wanted = "2:10: there is no job nosuch that you may see (with IF EXISTS this is not an error) (statement 2 of 3; 1 executed)"
+    assert str(error) == wanted
     assert [each.name for each in rota.schedules.list()] == ["a"]
 
 

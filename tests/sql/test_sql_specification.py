@@ -216,12 +216,13 @@ def test_a_job_keeps_its_creator_after_the_user_was_removed(rota):
 
 
 def test_jobs_are_the_same_in_a_store_that_was_moved(rota, tmp_path, clock, settings):
-    clauses = "CLASS = LEADER_ONLY PARTITION BY SHARD_SET ('a') DEPENDS ON a SCHEDULE = EVERY 1 HOUR"
-    carry_out(rota, f"{A}; CREATE JOB j {clauses} CALL report()")
+    carry_out(
+        rota, f"{A}; CREATE JOB j CLASS = LEADER_ONLY PARTITION BY SHARD_SET ('a') DEPENDS ON a SCHEDULE = EVERY 1 HOUR CALL report()"
+    )
     shown = "SHOW CREATE JOB j"
     before = rota.sql(shown)[0].rows, rota.sql("SELECT * FROM sys.jobs ORDER BY job_name")[0].rows
     target = tmp_path / "moved.db"
-    rota.store.promote(str(target))
+    rota.store.promote(str(target), keep=True)
     moved = Rota(target, clock=clock, settings=settings)
     assert (moved.sql(shown)[0].rows, moved.sql("SELECT * FROM sys.jobs ORDER BY job_name")[0].rows) == before
     moved.close()

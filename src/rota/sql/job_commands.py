@@ -21,7 +21,6 @@ from rota.session import Session
 from rota.sql.execution import Execution, Refusal, not_yet
 from rota.sql.interruption import current_stop, is_stopped
 from rota.sql.job_definition import alteration, new_job
-from rota.sql.job_statements import lacking
 from rota.sql.result import Result
 from rota.sql.states import run_state
 from rota.sql.syntax import (
@@ -59,9 +58,6 @@ def create_job(run: Execution, statement: CreateJob) -> Result:
         case CreateMode.CREATE if there is not None and statement.if_not_exists:
             run.notice(f"job {statement.name} exists already: nothing was changed")
             return Result("CREATE JOB", notices=run.notices)
-    reason = lacking(statement.clauses)
-    if reason:
-        raise Refusal("", f"there is no job {statement.name} yet, and {reason}", code="sql_invalid", sqlstate="42601")
     if there is not None:
         raise _exists(statement.name)
     new = new_job(run, statement.name, statement.clauses, who)

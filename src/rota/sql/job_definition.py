@@ -20,6 +20,7 @@ from rota.model.settings import Settings
 from rota.model.values import SECOND, Instant, moment_of
 from rota.schedule_edits import built, changed, renamed
 from rota.sql.execution import Execution, Refusal, not_yet
+from rota.sql.job_statements import lacking
 from rota.sql.parser import parse
 from rota.sql.render import render
 from rota.sql.syntax import (
@@ -53,6 +54,9 @@ TYPES = {JobKind.SQL: "kind:sql", JobKind.EXTERNAL: "kind:external"}
 def new_job(run: Execution, name: str, clauses: Clauses, who: Actor) -> Schedule:
     """Return the job that the clauses of a CREATE describe, or refuse it. Nothing is written."""
     session, now = run.ask.session, run.ask.now
+    reason = lacking(clauses)
+    if reason:
+        raise Refusal("", f"there is no job {name} yet, and {reason}", code="sql_invalid", sqlstate="42601")
     _refuse_unavailable(clauses)
     session.registry.organization(who.organization, run.ask.store, now)
     _check_parents(run, clauses, who.organization)

@@ -321,6 +321,8 @@ def _planned(run: Execution, statement: CreateJob | AlterJob | DropJob) -> tuple
     there = next(iter(run.ask.store.schedules(scope=Scope(who.organization), name=statement.name)), None)
     if there is not None and statement.mode is CreateMode.CREATE_OR_ALTER:
         return _altered(run, AlterJob(statement.name, statement.clauses))
+    if there is not None and statement.if_not_exists:
+        return there, there
     if there is not None and statement.mode is CreateMode.CREATE:
         message = f"there is a job {statement.name} already: use ALTER JOB, CREATE OR ALTER JOB or RECREATE JOB"
         raise Refusal("name", message, code="job_exists", sqlstate="42710")
