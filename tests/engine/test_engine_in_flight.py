@@ -20,7 +20,9 @@ def run(hold: InFlight, jobs, seconds) -> None:
         hold.add([job])
     for job in jobs:
         hold.end([Ended(job, Completed(), 1, seconds(job.job_type))])
-    hold.written(Turn(now=1, worker_id="0" * 32, done=hold.done()))
+    turn = Turn(now=1, worker_id="0" * 32)
+    hold.add_done(turn)
+    hold.written(turn)
 
 
 def measured(count: int, seconds=lambda _: QUICK_S) -> InFlight:
