@@ -43,6 +43,7 @@ TABLE = {
     Right.ALTER_JOBS: ("all", "organization", "own"),
     Right.DROP_JOBS: ("all", "organization", "own"),
     Right.EXECUTE_JOBS: ("all", "organization", "own"),
+    Right.EXTERNAL: ("all", "none", "none"),
     Right.READ_WEBHOOKS: ("all", "organization", "none"),
     Right.WEBHOOKS: ("all", "organization", "none"),
     Right.DELETE_WEBHOOKS: ("all", "none", "none"),

@@ -47,6 +47,7 @@ PERMITS: dict[Right, Permit] = {
     Right.CREATE_JOBS: Permit.MANAGE,
     Right.ALTER_JOBS: Permit.MANAGE,
     Right.DROP_JOBS: Permit.MANAGE,
+    Right.EXTERNAL: Permit.MANAGE,
     Right.WEBHOOKS: Permit.MANAGE,
     Right.DELETE_WEBHOOKS: Permit.MANAGE,
     Right.GRANT: Permit.MANAGE,

@@ -45,6 +45,7 @@ class Right(StrEnum):
     ALTER_JOBS = "alter jobs with SQL"
     DROP_JOBS = "drop jobs with SQL"
     EXECUTE_JOBS = "execute jobs with SQL"
+    EXTERNAL = "create and alter jobs that run commands"
     READ_WEBHOOKS = "read webhooks and their deliveries"
     WEBHOOKS = "make, change and test webhooks"
     DELETE_WEBHOOKS = "delete webhooks"
@@ -86,6 +87,7 @@ RIGHTS: dict[Right, dict[Role, Reach]] = {
         Right.ALTER_JOBS: (_ALL, _ORGANIZATION, _OWN),
         Right.DROP_JOBS: (_ALL, _ORGANIZATION, _OWN),
         Right.EXECUTE_JOBS: (_ALL, _ORGANIZATION, _OWN),
+        Right.EXTERNAL: (_ALL, _NONE, _NONE),
         Right.READ_WEBHOOKS: (_ALL, _ORGANIZATION, _NONE),
         Right.WEBHOOKS: (_ALL, _ORGANIZATION, _NONE),
         Right.DELETE_WEBHOOKS: (_ALL, _NONE, _NONE),
@@ -99,6 +101,7 @@ RIGHTS: dict[Right, dict[Role, Reach]] = {
 
 GIVES: dict[Privilege, tuple[Right, ...]] = {
     Privilege.CREATE_JOB: (Right.CREATE_JOBS,),
+    Privilege.EXECUTE_EXTERNAL_JOB: (Right.EXTERNAL,),
     Privilege.EXECUTE: (Right.EXECUTE_JOBS, Right.CANCEL),
     Privilege.ALTER: (Right.ALTER_JOBS,),
     Privilege.DROP: (Right.DROP_JOBS,),

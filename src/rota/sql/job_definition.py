@@ -14,7 +14,7 @@ from rota.engine.due import no_runner
 from rota.errors import InvalidInput, InvalidSchedule
 from rota.model.backoff import Backoff
 from rota.model.definitions import TemplateState, unfit_for_schedules
-from rota.model.gate import Actor, Scope
+from rota.model.gate import Actor, Right, Scope
 from rota.model.schedules import CatchUp, JobKind, Kind, OnCompletion, Overlap, OwnTemplate, Schedule, ScheduleState
 from rota.model.settings import Settings
 from rota.model.values import SECOND, Instant, moment_of
@@ -249,6 +249,7 @@ def _work(run: Execution, body: Body, who: Actor) -> _Work:
     if isinstance(body, SqlBody):
         return _Work(JobKind.SQL, TYPES[JobKind.SQL], body.sql)
     if isinstance(body, ExecBody):
+        run.also(Right.EXTERNAL)
         return _Work(JobKind.EXTERNAL, TYPES[JobKind.EXTERNAL], body.command)
     handler = ".".join(body.procedure)
     run.ask.registry.sync(run.ask.store, run.ask.now)
