@@ -80,6 +80,15 @@ def test_a_refusal_marks_the_place_and_keeps_the_text(root: Browser):
     assert "SHOW JOBS;\nSELECT nope FROM sys.jobs</textarea>" in words
 
 
+def test_results_of_the_statements_before_a_refusal_are_shown(root: Browser):
+    answer = run(root, "SELECT 'early' AS word; SELECT nope FROM sys.jobs; SELECT 'late' AS word")
+    assert answer.status_code == 422
+    assert "(statement 2 of 3; 1 executed)" in answer.text
+    assert answer.text.count("h-result-1") > 0
+    assert ">early<" in answer.text
+    assert ">late<" not in answer.text
+
+
 def test_a_secret_in_a_statement_is_not_repeated_by_its_refusal(root: Browser):
     answer = run(root, "CREATE SECRET s VALUE 'hunter2'")
     before, _, after = answer.text.partition("</textarea>")

@@ -21,7 +21,7 @@ from rota.sql.catalog import TABLES
 from rota.sql.excerpt import excerpt
 from rota.sql.parser import parse_script
 from rota.sql.result import Result
-from rota.sql.run import READING, refuse_changes
+from rota.sql.run import READING, refuse_changes, steps
 from rota.sql.syntax import DropJob
 from rota.surfaces.http import problems
 from rota.surfaces.http.pages.context import Visit
@@ -70,18 +70,20 @@ def show(visit: Visit, sql: Script = "") -> Response:
 
 @page("POST /sql", script=FIELD)
 def run(visit: Visit) -> Response:
-    """Run what the form says, and show the results, or send them as CSV."""
+    """Run what the form says, and show the results, or send them as CSV. If a statement fails, the results before it are shown."""
     visit.must(Right.READ)
     text = visit.form.get(FIELD, "").replace("\r\n", "\n")
+    results: list[Shown] = []
     try:
         if visit.form.get("as") == "csv":
             refuse_changes(text)
             return _csv(visit.rota.sql(text))
         _ask_about_drops(visit, text)
-        results = visit.rota.sql(text)
-        return _page(visit, text, results=[_shown(visit, result, number) for number, result in enumerate(results, 1)], reads=_reads(text))
+        for number, result in enumerate(steps(visit.rota, text), 1):
+            results.append(_shown(visit, result, number))
+        return _page(visit, text, results=results, reads=_reads(text))
     except (SqlError, InvalidOption) as error:
-        return _page(visit, text, error=error)
+        return _page(visit, text, results=results or None, error=error)
 
 
 def _page(visit: Visit, text: str, *, results: list[Shown] | None = None, reads: bool = False, error: RotaError | None = None) -> Response:
