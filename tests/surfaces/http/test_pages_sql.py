@@ -74,7 +74,7 @@ def test_a_refusal_marks_the_place_and_keeps_the_text(root: Browser):
     answer = run(root, "SHOW JOBS;\nSELECT nope FROM sys.jobs")
     assert answer.status_code == 422
     words = unescape(answer.text)
-    assert "2:8: there is no column nope" in words
+    assert "2:8: sys.jobs has no column nope" in words
     assert "SELECT nope …\n       ^" in words
     assert "SQLSTATE 42703, line 2, column 8" in words
     assert "SHOW JOBS;\nSELECT nope FROM sys.jobs</textarea>" in words
