@@ -157,9 +157,9 @@ def start(session: Session, concurrency: int | None, serving: Serving) -> Driver
             "a worker can't be started inside a handler; in a script whose handlers run in processes, "
             'start it under `if __name__ == "__main__":`'
         )
-    slots = session.current().concurrency if concurrency is None else concurrency
-    whole("concurrency", slots, least=1)
-    driver = _started(session, session.open(), slots, serving)
+    if concurrency is not None:
+        whole("concurrency", concurrency, least=1)
+    driver = _started(session, session.open(), concurrency, serving)
     with session.lock:
         session.drivers.append(driver)
     return driver
@@ -297,8 +297,8 @@ def direct(
         return execution.run(row, wait_s=wait_s)
 
 
-def _started(session: Session, opened: Opened, slots: int, serving: Serving) -> Driver:
-    """Start a worker. A server that was reachable a moment ago, and has ended a session since, is tried again for `busy_timeout`."""
+def _started(session: Session, opened: Opened, concurrency: int | None, serving: Serving) -> Driver:
+    """Start a worker, with the slots of the settings if none are given. A server that was reachable a moment ago, and has ended a session since, is tried again for `busy_timeout`."""
     from rota.engine.driver import Driver  # noqa: PLC0415 - direct execution needs none
 
     end = time.monotonic() + (session.settings.busy_timeout if opened.time is not None else 0)
@@ -306,6 +306,7 @@ def _started(session: Session, opened: Opened, slots: int, serving: Serving) -> 
     while True:
         try:
             session.registry.sync(opened.store, session.clock.now())
+            slots = session.registry.settings.concurrency if concurrency is None else concurrency
             driver = Driver(make_worker(session, opened, slots, serving=serving), session.settings, session.clock)
             driver.start()
         except StoreUnavailable:

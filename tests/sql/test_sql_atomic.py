@@ -19,7 +19,7 @@ def jobs(rota: Rota) -> dict[str, str]:
 
 
 def trail(rota: Rota) -> list[str]:
-    return [each.action for each in reversed(rota.audit.list(subject="sql_job"))]
+    return [each.event for each in reversed(rota.audit.list(subject="schedule")) if each.action != "schedule.fire"]
 
 
 def refused(rota: Rota, text: str, **options: object) -> SqlError:

@@ -231,7 +231,7 @@ def _shown(seen: Outcome) -> None:
 
 def _reports(seen: Outcome) -> None:
     assert seen.results[0].columns[:2] == ("setting", "value")
-    assert [row["action"] for row in seen.rows(1)] == ["JOB_CREATED"]
+    assert [row["event"] for row in seen.rows(1)] == ["JOB_EXECUTED", "JOB_EXECUTED", "JOB_CREATED"]
     assert dict(seen.results[2].rows)["jobs_enabled"] == 1
     assert dict(seen.results[3].rows)["jobs_completed"] == 1
 
@@ -271,7 +271,7 @@ def _steered(seen: Outcome) -> None:
     assert seen.tags == ["PAUSE JOB", "RESUME JOB", "EXECUTE JOB", "CANCEL JOB 1", "ENABLE JOB", "DISABLE JOB"]
     seen.has("j", state="DISABLED")
     assert [run["state"] for run in seen.runs("j")] == ["CANCELLED"]
-    states = [each.after["state"] for each in reversed(seen.rota.audit.list(subject="sql_job")) if each.action == "JOB_MODIFIED"]
+    states = [each.after["state"] for each in reversed(seen.rota.audit.list(subject="schedule", event="JOB_MODIFIED"))]
     assert states == ["PAUSED", "ENABLED", "DISABLED"], "ENABLE of a job that is enabled changes nothing"
 
 

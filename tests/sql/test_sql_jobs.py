@@ -226,7 +226,7 @@ def test_recreate_gives_a_new_id_and_keeps_the_history_under_the_old_one(rota):
     (kept,) = rota.jobs.list()
     assert kept.schedule_id == before["job_uuid"]
     assert facts(rota, "child")["depends_on"] == "a"
-    assert [action for action, _ in audited(rota)] == ["JOB_CREATED", "JOB_CREATED", "JOB_DELETED", "JOB_CREATED"]
+    assert [action for action, _ in audited(rota)] == ["JOB_CREATED", "JOB_CREATED", "JOB_EXECUTED", "JOB_DELETED", "JOB_CREATED"]
     rota.sql(f"RECREATE JOB new {HOURLY}")
     assert facts(rota, "new")["state"] == "ENABLED"
 

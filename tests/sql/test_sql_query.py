@@ -11,6 +11,7 @@ import pytest
 from rota import Settings
 from rota.model.gate import Actor, Right, Role
 from rota.model.states import Status
+from rota.model.stored_settings import STORABLE
 from rota.sql.catalog import STATES, TABLES, error_code_shown, sqlstate_shown
 from rota.sql.errors import SqlError, SqlLimitError
 from rota.sql.grammar import SYS_TABLES
@@ -74,7 +75,7 @@ def test_settings_show_their_source_and_no_password(tmp_path, monkeypatch):
     world, _ = make_world(SqliteMaker, tmp_path, pulse_url="https://example.com/x?secret=pa55word", poll=0.5)
     with closing(world.rota):
         rows = {row[0]: row[1:] for row in world.asked(MANAGER, "SELECT name, value, source, description FROM sys.settings")}
-    assert rows.keys() == set(Settings.__struct_fields__)
+    assert rows.keys() == {*Settings.__struct_fields__, *STORABLE}
     assert rows["sql_running"][:2] == ("2", "default")
     assert rows["poll"][:2] == ("0.5", "environment")
     assert rows["pulse_url"][1] == "program"
@@ -256,11 +257,11 @@ def test_only_a_few_queries_run_at_a_time_in_a_process(tmp_path):
     eventually(lambda: process.databases._running == 1)
     ask = world.ask(MANAGER)
     with closing(world.rota):
-        world.rota._session.settings = Settings(sql_running=1, sql_timeout=0.05)
+        world.rota._session.registry.settings = Settings(sql_running=1, sql_timeout=0.05)
         with pytest.raises(SqlLimitError) as refused:
             select(ask, "SELECT 1")
         assert refused.value.sqlstate == "53300"
-        world.rota._session.settings = Settings(sql_running=1, sql_timeout=60.0)
+        world.rota._session.registry.settings = Settings(sql_running=1, sql_timeout=60.0)
         assert select(ask, "SELECT 1").rows == ((1,),)
         busy.join()
     assert outcomes == ["57014"]

@@ -14,6 +14,7 @@ from uuid import UUID, uuid5
 import apsw
 
 from rota import Rota
+from rota.model.audit import EVENTS
 from rota.model.gate import Actor, Role
 from rota.sql.catalog import TABLES
 from rota.sql.private_database import compare_ids
@@ -224,6 +225,7 @@ def name_id(kind: str, name: str) -> str:
 
 
 def jobs(raw: Raw, actor: Actor) -> list[dict[str, Any]]:
+    people = {row["name"]: dashed(row["user_id"]) for row in raw.rows("SELECT user_id, name FROM users")}
     templates = {row["template_id"]: row for row in raw.rows(TEMPLATES)}
     found = []
     for row in raw.rows(SCHEDULES):
@@ -241,7 +243,7 @@ def jobs(raw: Raw, actor: Actor) -> list[dict[str, Any]]:
                     created_at="created_at", updated_at="updated_at"),
             **same(row, "on_completion state catch_up overlap calendar priority version"), "partition_strategy": None,
             "partition_shard_uuid": None, "partition_expression": None, "max_retries": 1, "retry_backoff_seconds": 60,
-            "timeout_seconds": 300, "created_by_user_uuid": name_id("user", row["owner"]), "created_by": row["owner"],
+            "timeout_seconds": 300, "created_by_user_uuid": people.get(row["owner"]) or name_id("user", row["owner"]), "created_by": row["owner"],
             "run_as_role_uuid": None, "held_by": None,
             "params": row["param_overrides"], "template": template["name"], "organization": row["organization_id"],
         })  # fmt: skip
@@ -354,22 +356,25 @@ def calendars(raw: Raw, actor: Actor) -> list[dict[str, Any]]:
 
 
 def audit(raw: Raw, actor: Actor) -> list[dict[str, Any]]:
-    text = "SELECT audit_id, at, actor, organization_id, action, subject, subject_id, before, after FROM audit"
+    columns = "audit_id, at, actor, organization_id, action, subject, subject_id, before, after, job_uuid, job_run_uuid, outcome"
     return [
         {
-            **same(row, "audit_id actor action subject subject_id before after"),
+            **same(row, "audit_id actor action subject subject_id before after outcome"),
             **times(row, at="at"),
+            "event": EVENTS[row["action"]],
+            "job_uuid": dashed(row["job_uuid"]),
+            "job_run_uuid": dashed(row["job_run_uuid"]),
             "organization": row["organization_id"],
         }
-        for row in of_organization(raw, actor, text)
+        for row in of_organization(raw, actor, f"SELECT {columns} FROM audit")
     ]
 
 
 def users(raw: Raw, actor: Actor) -> list[dict[str, Any]]:
-    text = "SELECT name, organization_id, role, permissions, state, created_by, created_at, updated_at FROM users"
+    text = "SELECT user_id, name, organization_id, role, permissions, state, created_by, created_at, updated_at FROM users"
     return [
         {
-            "user_uuid": name_id("user", row["name"]),
+            "user_uuid": dashed(row["user_id"]),
             "user_name": row["name"],
             "organization": row["organization_id"],
             **same(row, "role permissions state created_by"),

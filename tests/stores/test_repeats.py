@@ -145,5 +145,5 @@ def test_an_atomic_script_that_is_begun_again_has_the_effect_of_one(rota, clock)
     assert [each.notices for each in results] == [()] * 5
     assert [each.schedule for each in news] == ["a"]
     assert [job.status for job in rota.jobs.list()] == ["CANCELLED"]
-    actions = [each.action for each in reversed(rota.audit.list(subject="sql_job"))]
-    assert actions == [f"JOB_{word}" for word in ["CREATED", "CREATED", "MODIFIED", "MODIFIED", "DELETED", "CREATED", "DELETED"]]
+    events = [each.event for each in reversed(rota.audit.list(subject="schedule"))]
+    assert events == [f"JOB_{word}" for word in "CREATED EXECUTED CREATED MODIFIED MODIFIED DELETED CREATED DELETED".split()]

@@ -26,7 +26,7 @@ from rota.model.grants import (
     named_grants,
 )
 from rota.model.schedules import Schedule
-from rota.model.shapes import Organization, Shape
+from rota.model.shapes import TEXT_MAX, Organization, Shape
 from rota.model.values import dashed, undashed
 from rota.operation import Ask, Resource, operation
 from rota.ports.store import DefinitionsChanged
@@ -43,7 +43,7 @@ GranteeName = Annotated[str, Shape("The user or the role that gets it, or PUBLIC
 Kind = Annotated[
     str | None, Shape("USER or ROLE, where a user and a role have the same name. Default: the one that exists.", "USER", "KIND")
 ]
-JobName = Annotated[str | None, Shape("The job that it is about, by the name of its schedule.", "nightly", "NAME")]
+JobName = Annotated[str | None, Shape("The job that it is about, by the name of its schedule.", "nightly", "NAME", most=TEXT_MAX)]
 RoleName = Annotated[str | None, Shape("Of ROLE: the role.", metavar="NAME")]
 ConnectionName = Annotated[str | None, Shape("Of USE: a connection.", metavar="NAME")]
 SecretName = Annotated[str | None, Shape("Of USE: a secret.", metavar="NAME")]

@@ -118,7 +118,7 @@ LEAVES = {
             "forecast:forecast",
             "Show what will run when: a bar for each hour, changes of clocks, days that are excluded, overlaps, and where jobs would wait.",
         ),
-        ("Look", "audit", "audit.list", "Show what people did, newest first."),
+        ("Look", "audit", "audit.list", "Show what people did, refused attempts and audited runs, newest first."),
         ("Look", "events", "events:events", "Show what happens to jobs and definitions, as it happens, until Ctrl-C."),
         ("Steer", "pause", "store.pause", "Stop new jobs from starting until the store is resumed. Running ones continue."),
         ("Steer", "resume", "store.resume", "End the pause of the store."),

@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 def settings(*, app: AppOption = None, store: StoreOption = None, as_json: JsonOption = False) -> None:
     """Print every setting: its value and what it is for."""
     rota = rota_of(store, app)
-    holds, unread = _in_force(rota)
+    try:
+        holds, unread = _in_force(rota)
+    finally:
+        rota.close()
     rows = [
         {
             "name": name,

@@ -45,6 +45,7 @@ TAGS = {
     "Workers": "The processes that run jobs.",
     "Scheduler": "Pauses, the worker of this server, and what retention would remove.",
     "Store": "The store as a whole: pauses, recovery, statistics and the doctor.",
+    "Stored settings": "Settings that the store keeps for all processes, and whose value is in force.",
     "Overview": "What the first screen shows: is it healthy, what did not run, what is stuck, what runs, what comes next.",
     "Audit": "What people changed, and who.",
     "SQL": "Statements of the SQL language: jobs defined, run and inspected, and queries over sys.*.",

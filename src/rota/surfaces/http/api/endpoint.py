@@ -18,8 +18,8 @@ from starlette.types import Receive, Scope, Send
 
 from rota import wire
 from rota.app import Rota
-from rota.errors import InvalidOption, NotFound, UnknownOrganization, UnknownTemplate
-from rota.model.gate import Actor, Right
+from rota.errors import InvalidOption, NotFound, PermissionDenied, UnknownOrganization, UnknownTemplate
+from rota.model.gate import Actor, Right, scope_of
 from rota.operation import NOUNS, Ask, Field, Operation, ask_for, noun, operations, refuse_denied
 from rota.surfaces.http.api import results
 from rota.surfaces.http.api.requests import JSON, BadRequest, body_type, read
@@ -132,7 +132,11 @@ class Endpoint(Address):
 
     def _answer(self, request: Request, body: bytes) -> Response:
         who: Actor = request.app.state.door.who(request)
-        refuse_denied(request.app.state.rota, who, self.operation.right)
+        try:
+            scope_of(who, self.operation.right)
+        except PermissionDenied:
+            # Privileges may reach further than the role.
+            refuse_denied(request.app.state.rota, who, self.operation.right)
         given = self._given(request, body)
         cursor, limit = given.pop("cursor", None), given.pop("limit", self.limit) if self.limit is not None else None
         keywords = wire.read(self.operation, given, text=not self.takes_body)

@@ -21,6 +21,7 @@ from rota.model.groups import Follower, Group, Member
 from rota.model.lanes import QueueInfo
 from rota.model.schedules import Calendar
 from rota.model.webhooks import Delivery, Webhook
+from rota.resources.stored_settings import SettingView
 from rota.resources.tokens import NewToken
 from rota.resources.webhooks import NewWebhook, Tested
 from rota.results import Acted
@@ -403,6 +404,17 @@ SHAPES: dict[type, Any] = {
         "grant_option": False,
         "granted_by": "ada",
         "granted_at": AT,
+    },
+    SettingView: {
+        "name": "scheduler.enabled",
+        "value": "false",
+        "source": "store",
+        "setting": "schedules",
+        "stored": "false",
+        "set_by": "root",
+        "set_at": AT,
+        "notice": None,
+        "what": "whether schedules fire",
     },
     User: {"id": ID, "name": "ada", "organization": "acme", "role": "admin", "permissions": [], "removed": False, "created_at": AT},
     Token: TOKEN,
