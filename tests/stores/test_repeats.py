@@ -146,4 +146,4 @@ def test_an_atomic_script_that_is_begun_again_has_the_effect_of_one(rota, clock)
     assert [each.schedule for each in news] == ["a"]
     assert [job.status for job in rota.jobs.list()] == ["CANCELLED"]
     events = [each.event for each in reversed(rota.audit.list(subject="schedule"))]
-    assert events == [f"JOB_{word}" for word in "CREATED EXECUTED CREATED MODIFIED MODIFIED DELETED CREATED DELETED".split()]
+    assert events == [f"JOB_{word}" for word in ["CREATED", "EXECUTED", "CREATED", "MODIFIED", "MODIFIED", "DELETED", "CREATED", "DELETED"]]
