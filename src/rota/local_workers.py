@@ -298,7 +298,10 @@ def direct(
 
 
 def _started(session: Session, opened: Opened, concurrency: int | None, serving: Serving) -> Driver:
-    """Start a worker, with the slots of the settings if none are given. A server that was reachable a moment ago, and has ended a session since, is tried again for `busy_timeout`."""
+    """Start a worker, with the slots of the settings if none are given.
+
+    A server that was reachable a moment ago, and has ended a session since, is tried again for `busy_timeout`.
+    """
     from rota.engine.driver import Driver  # noqa: PLC0415 - direct execution needs none
 
     end = time.monotonic() + (session.settings.busy_timeout if opened.time is not None else 0)

@@ -243,7 +243,8 @@ def jobs(raw: Raw, actor: Actor) -> list[dict[str, Any]]:
                     created_at="created_at", updated_at="updated_at"),
             **same(row, "on_completion state catch_up overlap calendar priority version"), "partition_strategy": None,
             "partition_shard_uuid": None, "partition_expression": None, "max_retries": 1, "retry_backoff_seconds": 60,
-            "timeout_seconds": 300, "created_by_user_uuid": people.get(row["owner"]) or name_id("user", row["owner"]), "created_by": row["owner"],
+            "timeout_seconds": 300, "created_by": row["owner"],
+            "created_by_user_uuid": people.get(row["owner"]) or name_id("user", row["owner"]),
             "run_as_role_uuid": None, "held_by": None,
             "params": row["param_overrides"], "template": template["name"], "organization": row["organization_id"],
         })  # fmt: skip
