@@ -103,9 +103,10 @@ def test_a_handler_of_a_worker_that_is_stopped_waits_no_longer(live: Rota, tmp_p
     register(live, "wait_for_it", form)
     hold = threading.Event()
     running = live.start(concurrency=2)
-    with stuck(live, hold):
+    with stuck(live, hold) as brought:
         live.enqueue("work", {"folder": str(tmp_path)})
-        eventually((tmp_path / "waits").exists, within=30, what="the handler at its checkpoint")
+        # A handler process that is told to stop before it waits has no wait to end.
+        eventually(brought.is_set, within=30, what="the handler at its checkpoint")
         stopping = threading.Thread(target=running.stop, kwargs={"grace_s": 0})
         stopping.start()
         eventually((tmp_path / "over").exists, within=30, what="the end of the wait")
@@ -115,18 +116,19 @@ def test_a_handler_of_a_worker_that_is_stopped_waits_no_longer(live: Rota, tmp_p
 
 @contextmanager
 def stuck(rota: Rota, hold: threading.Event):
-    """Let no checkpoint be written: the store is busy for whoever brings one."""
+    """Let no checkpoint be written: the store is busy for whoever brings one. Yields an event that is set when one has."""
     store = rota._session.open().store
-    turn = store.turn
+    turn, brought = store.turn, threading.Event()
 
     def refuse(request):
         if any(report.checkpoint for report in request.reports) and not hold.is_set():
+            brought.set()
             raise StoreBusy("another process holds the lock")
         return turn(request)
 
     store.turn = refuse
     try:
-        yield
+        yield brought
     finally:
         hold.set()
 
