@@ -209,6 +209,17 @@ def test_what_is_left_out_of_a_page_is_not_a_refusal(rota):
     assert rota.audit.list(event="ACCESS_DENIED") == []
 
 
+def test_a_token_that_may_only_read_is_not_refused_by_what_its_answers_leave_out(rota):
+    rota.sql("CREATE JOB j SCHEDULE = EVERY 1 HOUR AS 'canary'")
+    reader = rota.acting_as(Actor("reader", role=Role.USER, operations=frozenset({Right.READ})))
+    admin = rota.acting_as(Actor("chief", role=Role.ADMIN, operations=frozenset({Right.READ})))
+    for text in ("SHOW JOBS", "SHOW GRANTS", "SELECT * FROM sys.jobs", "SELECT * FROM sys.grants"):
+        assert "canary" not in repr(reader.sql(text)), text
+    assert "canary" not in repr(admin.sql("SHOW JOB j"))
+    assert admin.grants.list() == []
+    assert rota.audit.list(event="ACCESS_DENIED") == []
+
+
 def test_a_store_that_can_not_be_written_still_refuses(tmp_path):
     path = tmp_path / "rota.db"
     rota = Rota(path, settings=Settings(busy_timeout=5.0))

@@ -316,15 +316,7 @@ def _may_revoke(ask: Ask, given: Grant) -> bool:
     """Say whether an actor may revoke a grant: who granted it, managers, and admins of the organization."""
     if ask.scope.organization not in {None, given.organization}:
         return False
-    return given.granted_by == ask.who.name or _manages(ask)
-
-
-def _manages(ask: Ask) -> bool:
-    try:
-        ask.also(Right.MANAGE_GRANTS)
-    except PermissionDenied:
-        return False
-    return True
+    return given.granted_by == ask.who.name or ask.may(Right.MANAGE_GRANTS) is not None
 
 
 # ---- reading -----------------------------------------------------------------------------------------------------------
@@ -333,7 +325,7 @@ def _manages(ask: Ask) -> bool:
 def visible_grants(ask: Ask) -> builtins.list[Grant]:
     """Return the grants that an actor may see: of its organization all, or its own, those it has made, and those on its jobs."""
     everything = ask.store.grants()
-    if _reads_all(ask):
+    if ask.may(Right.READ_ORGANIZATIONS) is not None:
         return [each for each in everything if ask.scope.organization in {None, each.organization}]
     who = ask.who
     held = {each.id for each in ask.session.holdings(who, Right.GRANT).grants}
@@ -342,11 +334,3 @@ def visible_grants(ask: Ask) -> builtins.list[Grant]:
         for each in everything
         if each.organization == who.organization and (each.id in held or who.name in {each.granted_by, each.target_owner})
     ]
-
-
-def _reads_all(ask: Ask) -> bool:
-    try:
-        ask.also(Right.READ_ORGANIZATIONS)
-    except PermissionDenied:
-        return False
-    return True

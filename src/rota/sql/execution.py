@@ -34,6 +34,7 @@ from rota.errors import (
 )
 from rota.model.gate import Right, Scope
 from rota.model.schedules import JobKind, Schedule
+from rota.model.values import undashed
 from rota.operation import Ask
 from rota.schedule_views import named
 from rota.sql.errors import SqlStatementError
@@ -124,10 +125,15 @@ class Execution:
         """Say whether the actor is shown the text of a job: of SQL and commands, those who may alter the job are. It may hold secrets."""
         if job.own is None or job.own.kind is JobKind.PROCEDURE:
             return True
+        scope = self.ask.may(Right.ALTER_JOBS)
+        return scope is not None and scope.holds(job.organization, job.created_by, job.id)
+
+    def run_id(self, ref: UUID) -> str:
+        """Return the id of a run that the actor may do this to."""
         try:
-            return self.ask.also(Right.ALTER_JOBS).scope.holds(job.organization, job.created_by, job.id)
-        except PermissionDenied:
-            return False
+            return str(undashed(self.ask.found(str(ref)).id))
+        except NotFound:
+            raise Refusal("run", "there is no run of that uuid that you may see", code="unknown_run", sqlstate="42704") from None
 
     def _by_id(self, ref: UUID) -> Schedule:
         scope, schedule = self.ask.scope, self.ask.store.schedule(ref.hex)
@@ -139,7 +145,7 @@ class Execution:
         return schedule
 
     def here(self, name: str, organization: str) -> list[Schedule]:
-        """Return the job of a name in an organization, whoever owns it: a name is taken or not."""
+        """Return the job of a name in an organization, of any owner: a name is taken or not."""
         return self.ask.store.schedules(scope=Scope(organization), name=name)
 
     def value(self, argument: Argument) -> str | int | float | bool | None:

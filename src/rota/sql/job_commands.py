@@ -205,11 +205,7 @@ def _waited(run: Execution, job: Job, timeout: int | None) -> bool:
 def cancel_run(run: Execution, statement: CancelRun) -> Result:
     """Cancel one run: at once while it waits, by request while it runs."""
     ask = run.ask
-    try:
-        job_id = str(undashed(ask.found(str(statement.run)).id))
-    except NotFound:
-        raise Refusal("run", "there is no run of that uuid that you may see", code="unknown_run", sqlstate="42704") from None
-    ask.store.cancel(job_id, actor=ask.who, now=ask.now, reason=CANCELLED)
+    ask.store.cancel(run.run_id(statement.run), actor=ask.who, now=ask.now, reason=CANCELLED)
     ask.session.poke()
     return Result("CANCEL JOB RUN", notices=run.notices)
 

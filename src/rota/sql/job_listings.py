@@ -10,7 +10,6 @@ from typing import Any
 import msgspec
 
 from rota.engine.due import no_runner
-from rota.errors import NotFound
 from rota.model.gate import Right, Scope
 from rota.model.prospects import Prospect, dues
 from rota.model.schedules import JobKind, Schedule, ScheduleState
@@ -265,11 +264,7 @@ def explain_run(run: Execution, statement: ExplainRun) -> Result:
     from rota.engine.explain import explain  # noqa: PLC0415 - few statements need it
 
     ask = run.ask
-    try:
-        job_id = str(undashed(ask.found(str(statement.run)).id))
-    except NotFound:
-        raise Refusal("run", "there is no run of that uuid that you may see", code="unknown_run", sqlstate="42704") from None
-    found = explain(ask.store, job_id, ask.now, registry=ask.registry, scope=ask.scope)
+    found = explain(ask.store, run.run_id(statement.run), ask.now, registry=ask.registry, scope=ask.scope)
     rows: list[tuple[str, bool, str]] = [(f"it is {found.job.status}", True, found.summary)]
     rows += [(reason.condition, reason.met, reason.detail) for reason in found.reasons]
     version, template_id = (found.job.meta or {}).get("template_version"), undashed(found.job.template_id or "")
