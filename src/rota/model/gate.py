@@ -164,7 +164,7 @@ class Scope(msgspec.Struct, frozen=True):
     organization: str | None = None
     owner: str | None = None
     granted: tuple[str, ...] = ()
-    """Ids of jobs (schedules) that are inside too, with their runs, whoever owns them: 32 hexadecimal digits each."""
+    """Ids of jobs (schedules) of other owners that are inside too, with their runs: 32 hexadecimal digits each."""
 
     def holds(self, organization: str, owner: str | None, schedule_id: str | None = None) -> bool:
         """Say whether a row of this organization, owner and schedule is inside."""

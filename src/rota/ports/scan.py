@@ -69,4 +69,4 @@ class Scans(Protocol):
     """Part of the store."""
 
     def snapshot(self, *, timeout_s: float) -> AbstractContextManager[Snapshot]:
-        """Hold one moment for a block of scans. A step that takes longer than this is given up with a StoreError."""
+        """Hold one moment for a block of scans. A step that takes longer than this is cancelled with a StoreError."""

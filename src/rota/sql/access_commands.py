@@ -40,7 +40,7 @@ def grant_rights(run: Execution, statement: GrantRights) -> Result:
 
 
 def revoke_rights(run: Execution, statement: RevokeRights) -> Result:
-    """Revoke privileges, or only the right to grant them further; what rests on them stands in the way unless CASCADE is said."""
+    """Revoke privileges, or only the right to grant them further. Without CASCADE it is refused if other grants depend on them."""
     organization, target = _target(run, statement.target)
     found = []
     for recipient in _recipients(run, statement.grantees, organization):

@@ -20,7 +20,7 @@ MS_MAX = 4 * 10**15
 """Milliseconds beyond this can't be told in microseconds by every store: no bound is made of them."""
 WHOLE_MAX = 2**63 - 1
 NAMESPACE = UUID("6f1f7e0c-6a0e-5c53-9c80-5d1ad6a2b0e4")
-"""Of the ids of procedures, and of whoever created a job without being a user: they have names only."""
+"""Of the ids of procedures, and of creators of jobs who are not users: they have names only."""
 _SQLSTATE = re.compile(r"[0-9A-Z]{5}")
 
 

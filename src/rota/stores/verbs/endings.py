@@ -88,7 +88,7 @@ class About(msgspec.Struct, frozen=True):
     """Who ends attempts, and who is to know of it."""
 
     worker_id: bytes
-    """Whose runs they are; empty: whoever's."""
+    """The worker whose runs they are; empty: any."""
     audit_runs: str
     """Whose ends are entered into the audit trail: see `AuditRuns`."""
     tell: bool = True
