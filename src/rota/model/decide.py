@@ -25,6 +25,9 @@ class Completed(msgspec.Struct):
     """The handler returned; `result` is JSON text or None."""
 
     result: str | None = None
+    message: str | None = None
+    """What a runner says of it, such as "3 rows affected"."""
+    rows_affected: int | None = None
 
 
 class Failed(msgspec.Struct):
@@ -115,6 +118,8 @@ class Transition(msgspec.Struct):
     traceback: str | None = None
     exit_code: int | None = None
     result: str | None = None
+    result_message: str | None = None
+    rows_affected: int | None = None
     reason: str | None = None
     successor: Successor | None = None
 
@@ -132,8 +137,8 @@ DEFAULT_LIMITS = Limits()
 def decide(job: Claimed, outcome: Outcome, now: Instant, rng: Random, limits: Limits = DEFAULT_LIMITS) -> Transition:
     """Return what the end of this attempt means for job, run and chain."""
     match outcome:
-        case Completed(result=result):
-            return Transition(Status.COMPLETED, result=result)
+        case Completed():
+            return _completed(outcome)
         case Failed():
             return _failed(job, outcome, now, rng)
         case TimedOut(after_s=after_s):
@@ -157,12 +162,16 @@ def decide(job: Claimed, outcome: Outcome, now: Instant, rng: Random, limits: Li
 def decide_cancelled(outcome: Outcome) -> Transition:
     """Return the end of an attempt whose chain was asked to stop: a result stands, everything else is CANCELLED."""
     match outcome:
-        case Completed(result=result):
-            return Transition(Status.COMPLETED, result=result)
+        case Completed():
+            return _completed(outcome)
         case Failed() | Crashed():
             return Transition(Status.CANCELLED, error=outcome.error, exit_code=outcome.exit_code, reason="cancelled")
         case _:
             return Transition(Status.CANCELLED, reason="cancelled")
+
+
+def _completed(completed: Completed) -> Transition:
+    return Transition(Status.COMPLETED, result=completed.result, result_message=completed.message, rows_affected=completed.rows_affected)
 
 
 def _failed(job: Claimed, failed: Failed, now: Instant, rng: Random) -> Transition:
