@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import re
 import uuid
+from functools import cache
 from pathlib import Path
 
 import apsw
@@ -117,15 +118,24 @@ def left(request, tmp_path):
         raw.close()
         yield tmp_path / "rota.db"
         return
-    with fresh_database() as url:
-        with shared_server().connect(url.rpartition("/")[2], options="-c search_path=rota") as raw, raw.transaction():
-            raw.execute("CREATE SCHEMA rota")
-            for number, text in sorted(postgres_migrate.migrations().items()):
-                if number <= version:
-                    raw.execute(text)
-            raw.execute(f"INSERT INTO meta (key, value) VALUES ('schema', {version})")
-            raw.execute(rows(name, version))
+    with fresh_database(like=_database_of(version)) as url:
         yield url
+
+
+@cache
+def _database_of(version: int) -> str:
+    """Return a database with a store of some version."""
+    name, server = f"version_{version}", shared_server()
+    with server.connect() as raw:
+        raw.execute(f"CREATE DATABASE {name}")
+    with server.connect(name, options="-c search_path=rota") as raw, raw.transaction():
+        raw.execute("CREATE SCHEMA rota")
+        for number, text in sorted(postgres_migrate.migrations().items()):
+            if number <= version:
+                raw.execute(text)
+        raw.execute(f"INSERT INTO meta (key, value) VALUES ('schema', {version})")
+        raw.execute(rows("postgres", version))
+    return name
 
 
 @pytest.fixture
