@@ -413,6 +413,7 @@ class VerbStore(ABC):
     drop_schedule = write(ledger.drop_schedule)
     drop_job = write(ledger.drop_job)
     template_version = read(schedule_verbs.template_version)
+    work_of = read(schedule_verbs.work_of)
     live_chains = read(schedule_verbs.live_chains)
     schedules = read(schedule_verbs.schedules)
     schedule = read(schedule_verbs.schedule)
