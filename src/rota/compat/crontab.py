@@ -289,8 +289,7 @@ def _difference(field: CronField, term: str) -> str | None:
     low, dash, high = base.partition("-")
     if base != "*" and not dash:
         return f"Rota takes it as {base}-{field.high}/{step}; cron refuses the step or ignores it"
-    last = field.high if base == "*" else field.number(high)
-    if int(step) > last - field.low:
-        first = field.low if base == "*" else field.number(low)
+    first, last = (field.low, field.high) if base == "*" else (field.number(low), field.number(high))
+    if first < last and int(step) > last - field.low:
         return f"the step is larger than the range: Rota takes {first} alone, as cronie does; newer Vixie cron takes every value"
     return None
