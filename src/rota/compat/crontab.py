@@ -140,7 +140,7 @@ class _Reader:
 
     def _user_and_command(self, rest: str) -> tuple[str | None, str]:
         """Return the user of a line and its command, or refuse it where one is in the place of the other."""
-        first, _, more = _halves(rest)
+        first, more = _halves(rest)
         _refuse_time_field(first, more)
         if not self.system:
             if first == "root" and more:
@@ -172,10 +172,10 @@ _ESCAPED = re.compile(r"\\(.)|%", re.DOTALL)
 _SECRET = re.compile(r"PASSW|SECRET|TOKEN|CREDENTIAL|API_?KEY|PRIVATE", re.IGNORECASE)
 
 
-def _halves(text: str) -> tuple[str, str, str]:
-    """Return the first word of a text, the blanks after it, and the rest."""
-    found = re.match(r"([^ \t]*)([ \t]*)", text)
-    return (*found.groups(), text[found.end() :]) if found else ("", "", text)  # type: ignore[return-value] # it always matches
+def _halves(text: str) -> tuple[str, str]:
+    """Return the first word of a text, and what follows the blanks after it."""
+    first, *rest = re.split(r"[ \t]+", text, maxsplit=1)
+    return first, "".join(rest)
 
 
 def _zone(value: str) -> str | None:
@@ -205,7 +205,7 @@ def _remarks_on(name: str, value: str) -> Iterator[str]:
 def _times_and_rest(text: str) -> tuple[str, str]:
     """Return the expression of a line, checked, and what follows it."""
     if text.startswith("@"):
-        nickname, _, rest = _halves(text)
+        nickname, rest = _halves(text)
         cron = _nickname(nickname)
         if not rest:
             raise InvalidImport(f"there is no command after {nickname}")
