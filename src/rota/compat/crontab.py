@@ -122,7 +122,8 @@ class _Reader:
     def _entry(self, number: int, text: str) -> CrontabEntry:
         # cronie: a dash before the line keeps its runs out of the system's log.
         cron, rest = _times_and_rest(text.removeprefix("-"))
-        user, command = self._user_and_command(rest)
+        user, written = self._user_and_command(rest)
+        command = _unescaped(written)
         zone, shell = _zone(self.variables.get("CRON_TZ", "")), self.variables.get("SHELL", SHELL)
         if not shell.startswith("/"):
             raise InvalidImport(f"its shell is SHELL={shell:.60}, which is not an absolute path")
@@ -131,7 +132,7 @@ class _Reader:
         return CrontabEntry(
             line=number,
             cron=cron,
-            command=_unescaped(command),
+            command=command,
             timezone=zone,
             user=user,
             shell=shell,
