@@ -189,7 +189,7 @@ branch(app, "template", "Handlers, defaults and limits of each type of job.", "t
 branch(app, "schedule", "When templates become jobs, and the outcome of each due time.", "schedules", "rota.plan", panel="Define")
 branch(app, "calendar", "Days on which schedules are not due.", "calendars", panel="Define")
 branch(app, "setting", "Settings that the store keeps for all processes.", "stored_settings", panel="Steer")
-branch(app, "import", "Take over the jobs of another system.", "store.import_monque", panel="Define")
+branch(app, "import", "Take over the jobs of another system.", "store.import_monque", "crontab:crontab", panel="Define")
 branch(app, "organization", "Tenants that share this store, and their limits.", "organizations", panel="Share")
 branch(app, "user", "People, and what they may do.", "users", panel="Share")
 branch(app, "role", "Roles of organizations, which privileges are granted to.", "roles", panel="Share")

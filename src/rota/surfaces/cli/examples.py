@@ -47,6 +47,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "rota import monque jobs.jsonl --app shop.jobs:rota --max-retries 9",
         "mongoexport -c monque_jobs | rota import monque - --make-templates",
     ),
+    "import crontab": (
+        "rota import crontab /etc/crontab --system --dry-run",
+        "crontab -l | rota import crontab - --prefix web1_ --timezone Europe/Berlin",
+    ),
     "grant create": (
         "rota grant create EXECUTE bob --job nightly",
         "rota grant create 'CREATE JOB' operators --kind ROLE --grant-option",
