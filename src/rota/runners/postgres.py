@@ -22,7 +22,7 @@ from contextlib import closing
 from typing import Any
 
 import psycopg
-from psycopg import pq
+from psycopg import generators, pq
 from psycopg.pq.abc import PGresult
 
 from rota.model.decide import Completed, Failed, Outcome
@@ -46,6 +46,8 @@ from rota.runners.stops import Halted, halt, outcome_of, stop_reason
 
 CHECK_S = 8.0
 """How long a question without a run may take, beside the time to connect."""
+CHECK_LOCK = "2s"
+"""How long a check waits for a table that others have locked."""
 ROLLBACK_S = 1.0
 """How long a rollback is waited for. The server does it in any case, once the session is closed."""
 NET_MAX_MS = 2**31 - 1
@@ -98,7 +100,7 @@ class Postgres:
         text = _translated(kind, body, names)
         with closing(self._asked(database)) as session:
             try:
-                session.execute(b"BEGIN READ ONLY; SET LOCAL lock_timeout TO '2s'; SET LOCAL statement_timeout TO '5s'")
+                session.execute(f"BEGIN READ ONLY; SET LOCAL lock_timeout TO '{CHECK_LOCK}'; SET LOCAL statement_timeout TO '5s'".encode())
                 _become(session, run_as)
                 _prepare(session, text)
             except psycopg.Error as error:
@@ -138,7 +140,7 @@ def _become(session: Session, role: str | None) -> None:
 
 def _prepare(session: Session, text: Translated) -> None:
     session.pgconn.send_prepare(b"", _encoded(text.text))
-    for result in session.wait(psycopg.generators.execute(session.pgconn)):
+    for result in session.wait(generators.execute(session.pgconn)):
         if result.status == pq.ExecStatus.FATAL_ERROR:
             raise psycopg.errors.error_from_result(result)
 
@@ -306,7 +308,9 @@ class Attempt:
         if reason is not None:
             return outcome_of(reason, self._order.timeout_s)
         if error.sqlstate is None:
-            return Failed(f"connection {self._database.name} was lost: {first_line(error)}; nothing was committed", error_code="08006")
+            # Of a script nobody knows how far it came.
+            undone = "" if self._database.multi else "; nothing was committed"
+            return Failed(f"connection {self._database.name} was lost: {first_line(error)}{undone}", error_code="08006")
         said = _described(error, self._text, self._order.body, self._database)
         return Failed(said, permanent=is_permanent(error.sqlstate), error_code=error.sqlstate)
 
@@ -353,6 +357,7 @@ class Answer:
         self._last: ResultSet | None = None
         self._last_tag = ""
         self._tag = ""
+        self._chunk_tag = b""
         self._changed: int | None = None
         self.is_empty = True
         self.has_control = False
@@ -376,19 +381,22 @@ class Answer:
         if self._open is None:
             settings = self._settings
             self._open = ResultSet(columns_of(result), rows_max=settings.sql_result_rows, bytes_max=settings.result_max)
+        # The driver gives the tag to the last chunk that has rows, and none to the end that follows.
+        self._chunk_tag = result.command_status or self._chunk_tag
         if not self._open.is_truncated:
             for row in self._rows.of(result):
                 if not self._open.add(row):
                     break
 
     def _take_end(self, result: PGresult) -> None:
-        self._tag = (result.command_status or b"").decode(errors="replace")
-        word = self._tag.partition(" ")[0]
+        self._tag = (result.command_status or self._chunk_tag).decode(errors="replace")
+        self._chunk_tag = b""
+        word, number = self._tag.partition(" ")[0], self._tag.rpartition(" ")[2]
         if self._open is not None:
             self._last, self._last_tag, self._open = self._open, self._tag, None
         # `CREATE TABLE AS` is a SELECT without rows.
         if word in CHANGES or (word == "SELECT" and result.status == pq.ExecStatus.COMMAND_OK):
-            self._changed = (self._changed or 0) + (result.command_tuples or 0)
+            self._changed = (self._changed or 0) + (int(number) if number.isdigit() else 0)
         self.has_control = self.has_control or word in CONTROL_TAGS
         self.has_committed = self.has_committed or self._tag in COMMITS
 

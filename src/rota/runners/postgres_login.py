@@ -33,12 +33,12 @@ def check_login(answer: psycopg.Cursor[Any], database: Database) -> None:
         answer.nextset()
     row = answer.fetchone()
     if row is not None:
-        raise unfit(database, *row)
+        reason, role, name = row
+        raise unfit(database, answer.connection.info.user, reason=reason, role=role, name=name)
 
 
-def unfit(database: Database, reason: str, role: str, name: str) -> UnfitDatabase:
+def unfit(database: Database, login: str, *, reason: str, role: str, name: str) -> UnfitDatabase:
     """Return the refusal of a login, for a reason that the query has found."""
-    login = str(database.user)
     who = f"login {login}" if role == login else f"login {login}, as a member of {role},"
     grantee = f"{role}, or FROM PUBLIC if everybody has it"
     return UnfitDatabase(f"connection {database.name}: {REASONS[reason].format(who=who, role=role, name=name, grantee=grantee)}")

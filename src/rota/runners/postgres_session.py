@@ -28,7 +28,7 @@ from psycopg.waiting import Ready
 from rota.model.urls import is_ambiguous
 from rota.ports.runner import Database, UnfitDatabase
 from rota.runners.dialect import ConnectFailed
-from rota.runners.postgres_login import QUERY, check_login, is_own_login
+from rota.runners.postgres_login import DEFAULT_PORT, QUERY, check_login, is_own_login
 
 CONNECT_S = 5
 """How long a server may take to accept a connection. Each address of its name has this long."""
@@ -41,7 +41,7 @@ CHUNK_ROWS = 100
 OLDEST_SERVER = 130000
 ALLOWED = frozenset({"host", "port", "dbname", "user", "sslmode", "sslrootcert", "channel_binding", "target_session_attrs"})
 """What a URL may say. Others could read files of the worker, or change what is set up here."""
-SHUT_OUT = {"password": "", "passfile": "/nonexistent/pgpass", "gssencmode": "disable"}
+SHUT_OUT = {"password": "", "passfile": "/nonexistent/pgpass", "gssencmode": "disable", "hostaddr": "", "options": "", "port": DEFAULT_PORT}
 """Said outright, so that neither the environment nor the home of the worker's user supplies it."""
 KEEPALIVES = {"keepalives_idle": "30", "keepalives_interval": "10", "keepalives_count": "3", "tcp_user_timeout": "60000"}
 CLIENT_CERTIFICATES = 160000
@@ -116,7 +116,7 @@ def _parts(database: Database) -> dict[str, Any]:
         raise UnfitDatabase(f"connection {database.name} has no user: set USER, the login that its jobs are")
     if not parts.get("host"):
         raise UnfitDatabase(f"the URL of connection {database.name} has no host: use postgresql://host:5432/database")
-    return parts
+    return {"dbname": parts["user"], **parts}
 
 
 def _connected(parts: dict[str, Any], database: Database, tick: Callable[[], None], application: str) -> Session | ConnectFailed:
@@ -128,15 +128,15 @@ def _connected(parts: dict[str, Any], database: Database, tick: Callable[[], Non
     try:
         return Session.connect("", autocommit=True, prepare_threshold=None, **options | {"password": database.password or ""})
     except psycopg.Error as error:
-        return _refused(str(error), database)
+        return _refused(str(error), database, parts["user"])
     finally:
         _tick.reset(token)
 
 
-def _refused(said: str, database: Database) -> ConnectFailed:
+def _refused(said: str, database: Database, login: str) -> ConnectFailed:
     reason = LEAD.sub("", said.partition("\n")[0])
     refusal = next((each for each in REFUSALS if re.search(each.words, said, re.IGNORECASE)), AWAY)
-    message = f"connection {database.name} can't be opened as {database.user}: {reason}; {refusal.remedy}"
+    message = f"connection {database.name} can't be opened as {login}: {reason}; {refusal.remedy}"
     return ConnectFailed(message, code=refusal.code, permanent=refusal.permanent)
 
 

@@ -221,6 +221,8 @@ class Attempt:
         self._guard = Guard(connection)
         self._statement: Statement | None = None
         self._last: ResultSet | None = None
+        self._is_query = False
+        self._is_last_query = False
         self._waits_until: float | None = None
         connection.set_busy_handler(self._wait_for_lock)
         connection.set_progress_handler(self._is_over, STEPS)
@@ -269,12 +271,14 @@ class Attempt:
 
         def note_columns(begun: apsw.Cursor, *_: Any) -> bool:
             columns.extend(column[0] for column in begun.get_description())
+            self._is_query = begun.is_readonly
             return True
 
         cursor.exec_trace = note_columns
         cursor.execute(statement.text, bindings)
         if columns:
             settings = self._settings
+            self._is_last_query = self._is_query
             self._last = ResultSet(columns, rows_max=settings.sql_result_rows, bytes_max=settings.result_max)
             try:
                 any(not self._last.add(row) for row in cursor)
@@ -285,7 +289,7 @@ class Attempt:
 
     def _messages(self, changed: int) -> list[str]:
         messages = [f"{counted(changed)} affected"] if changed or self._last is None else []
-        if self._last is not None:
+        if self._last is not None and self._is_last_query:
             messages.append(f"SELECT: {'the first ' if self._last.is_truncated else ''}{counted(self._last.kept)}")
         return messages
 
