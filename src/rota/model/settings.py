@@ -227,6 +227,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     sql_share: Annotated[
         float, Doc("share of its time that a query computes while a worker of the same process has jobs; it pauses for the rest", 0.01, 1)
     ] = 0.05
+    sql_result_rows: Annotated[
+        int, Doc("rows of its last result set that a run of a SQL job keeps, at most; result_max bounds their size", 1, 1_000_000)
+    ] = 1000
+    sql_paths: Annotated[str, Doc("folders and files, with commas between them, whose SQLite databases SQL jobs may use; empty: none")] = ""
     progress_interval: Annotated[float, Doc("shortest time between two stored progress reports of a run", 0)] = 0.5
 
     synchronous: Annotated[
