@@ -19,7 +19,7 @@ from rota.runners.external.warden_process import End
 PASSING = (errno.EAGAIN, errno.ENOMEM, errno.ETXTBSY, errno.EMFILE, errno.ENFILE, errno.EIO)
 """Errors of a start that may be over by the next attempt."""
 STARTED_NOTHING = "bwrap: "
-NO_MEMORY = ("MemoryError", "Cannot allocate memory", "out of memory", "std::bad_alloc", "memory exhausted")
+NO_MEMORY = ("memoryerror", "cannot allocate memory", "out of memory", "bad_alloc", "memory exhausted")
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):
@@ -148,7 +148,7 @@ def _limit_behind(number: int, attempt: Attempt, end: End) -> str:
 def _exit_text(code: int, attempt: Attempt) -> str:
     line, limits = attempt.output.last_error_line(), attempt.config.limits
     text = f"exit code {code}{f': {line}' if line else ''}"
-    if limits.memory_bytes and any(word in line for word in NO_MEMORY):
+    if limits.memory_bytes and any(words in line.lower() for words in NO_MEMORY):
         return f"{text} (each process has {limits.memory_bytes:,} bytes: memory_bytes)"
     if code - 128 == signal.SIGXFSZ:
         return f"{text} (a file grew beyond {limits.file_bytes:,} bytes: file_bytes)"
