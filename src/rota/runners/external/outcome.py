@@ -79,7 +79,7 @@ def _own(attempt: Attempt, end: End) -> Outcome:
     """Return what the command itself came to."""
     if end.refused is not None:
         return _not_started(end.refused, end.stage)
-    if attempt.isolated and end.exit_code is None and not end.killed:
+    if attempt.isolated and end.exit_code is None and os.waitstatus_to_exitcode(end.status or 0) > 0:
         return _not_isolated(attempt)
     number = _signal(attempt, end)
     if number is not None:

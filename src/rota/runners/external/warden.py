@@ -187,9 +187,11 @@ class Warden:
                 os.kill(target, signal.SIGTERM)
 
     def _target(self) -> int | None:
-        if not self._isolated:
-            return self._command
+        """Return the process to send TERM to; None: it is not the command yet."""
         self._read_status()
+        if not self._isolated:
+            # The pipe closes with the exec.
+            return self._command if self._status_pipe < 0 else None
         inside = children_of(self._inside) if self._inside else []
         return inside[0] if inside else None
 

@@ -74,6 +74,8 @@ class WardenProcess:
                     pass_fds=[theirs.fileno(), *passed.values()],
                     start_new_session=True,
                 )
+            self._pidfd = os.pidfd_open(self._popen.pid)
+            undo.callback(os.close, self._pidfd)
             self._undo = undo.pop_all()
         with contextlib.suppress(OSError):  # it is gone, which is heard where it is read
             self._socket.sendall(_line({**order, "descriptors": passed}))
@@ -102,13 +104,14 @@ class WardenProcess:
     def follow(self, take: Callable[[Stream, bytes], None]) -> End | None:
         """Pass output on until nothing of the command is left; return how it ended, or None if the warden died."""
         poll = select.poll()
-        control = self._socket.fileno()
-        for descriptor in (control, *self._streams):
+        # By a descriptor of the process too: a copy of the worker that a handler has forked may hold the other end of the socket.
+        reporting = (self._socket.fileno(), self._pidfd)
+        for descriptor in (*reporting, *self._streams):
             poll.register(descriptor, select.POLLIN)
         while True:
             for descriptor, _ in poll.poll():
-                if descriptor == control:
-                    if self._hear():
+                if descriptor in reporting:
+                    if self._hear() or descriptor == self._pidfd:
                         self._drain(take)
                         return self._end()
                 elif not self._pass_on(descriptor, take):
@@ -123,7 +126,9 @@ class WardenProcess:
     def _hear(self) -> bool:
         """Read what the warden says; return whether it has said all."""
         try:
-            data = self._socket.recv(PIECE)
+            data = self._socket.recv(PIECE, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return False
         except OSError:
             data = b""
         self._lines += data
