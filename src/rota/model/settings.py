@@ -100,6 +100,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         str, Doc("modules, by comma, that a worker may import handlers from where a template or a job names one; empty: none")
     ] = ""
 
+    external_file: Annotated[
+        str, Doc("TOML file that says which external commands this worker runs, and how they are confined; empty: none")
+    ] = ""
+
     audit_runs: Annotated[
         str,
         Doc(

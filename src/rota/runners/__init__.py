@@ -1,1 +1,1 @@
-"""Runners: they do the work of jobs that are SQL, procedures or commands. See `rota.ports.runner`."""
+"""Runners: what does the work of jobs that are SQL, procedures and commands. Imported when such a job is first run."""
