@@ -147,3 +147,38 @@ def _check_login(connection: Connection) -> None:
         raise InvalidOption("a SQLite file has no users: leave out login and secret")
     if not is_file and connection.login is None:
         raise InvalidOption("a PostgreSQL connection needs a login, which is the identity of its jobs: name a role with few rights")
+
+
+class ConnectionView(msgspec.Struct, kw_only=True, frozen=True):
+    """A connection as somebody sees it. Who may only use it is shown neither its address, nor its login, nor the name of its secret."""
+
+    id: str
+    organization: str
+    name: str
+    kind: DatabaseKind
+    url: str | None = None
+    login: str | None = None
+    secret: str | None = None
+    multi: bool = False
+    version: int = 1
+    created_by: str
+    created_at: datetime | None = None
+    updated_at: datetime | None = None
+
+
+def seen_by(connection: Connection, *, manager: bool) -> ConnectionView:
+    """Return a connection as one of those who manage connections sees it, or one of those who use it."""
+    return ConnectionView(
+        id=connection.id,
+        organization=connection.organization,
+        name=connection.name,
+        kind=connection.kind,
+        url=connection.url if manager else None,
+        login=connection.login if manager else None,
+        secret=connection.secret if manager else None,
+        multi=connection.multi,
+        version=connection.version,
+        created_by=connection.created_by,
+        created_at=connection.created_at,
+        updated_at=connection.updated_at,
+    )
