@@ -425,6 +425,7 @@ SYS_TABLES = (
     "users",
     "roles",
     "grants",
+    "connections",
     "organizations",
     "templates",
     "calendars",
