@@ -37,7 +37,7 @@ def test_a_connection_is_created_changed_and_dropped(shared):
     assert row == ("postgresql", "postgresql://wh/dw", "etl", "pw", 0, "acme", "ada", 1, 1)
     done(shared, "ada", "ALTER CONNECTION dw SET URL = 'postgres://wh2/dw' SECRET = NONE MULTI")
     found = shared.acting_as("ada").connections.get("dw")
-    assert (found.url, found.login, found.secret, found.multi, found.version) == ("postgres://wh2/dw", "etl", None, True, 2)
+    assert (found.url, found.login, found.secret_name, found.multi, found.version) == ("postgres://wh2/dw", "etl", None, True, 2)
     done(shared, "ada", "ALTER CONNECTION dw SINGLE")
     assert shared.connections.get("dw", organization="acme").multi is False
     done(shared, "ada", "DROP CONNECTION dw")
@@ -144,7 +144,7 @@ def test_a_user_sees_the_names_of_what_it_may_use_and_nothing_else_of_it(shared,
     assert names(shared, "bob") == ["dw"]
     assert names(shared, "fay") == []
     found = shared.acting_as("bob").connections.get("dw")
-    assert (found.kind, found.url, found.login, found.secret) == ("postgresql", None, None, None)
+    assert (found.kind, found.url, found.login, found.secret_name) == ("postgresql", None, None, None)
     assert shared.acting_as("bob").sql("SELECT url, login, secret_key FROM sys.connections")[0].rows == ((None, None, None),)
     done(shared, "ada", f"REVOKE USE ON CONNECTION dw FROM {way}")
     assert names(shared, "bob") == []
@@ -174,12 +174,12 @@ def test_a_script_is_atomic_with_connections(shared):
 
 def test_python_creates_changes_and_deletes_one(shared):
     ada = shared.acting_as("ada").connections
-    created = ada.create("dw", "postgresql://wh/dw", login="etl", secret="pw", multi=True)
+    created = ada.create("dw", "postgresql://wh/dw", login="etl", secret_name="pw", multi=True)
     assert (created.kind, created.multi, created.version, created.created_by) == ("postgresql", True, 1, "ada")
     with pytest.raises(Refused, match="already"):
         ada.create("dw", "postgresql://wh/dw", login="etl")
-    changed = ada.update("dw", secret=None, multi=False)
-    assert (changed.secret, changed.login, changed.multi, changed.version) == (None, "etl", False, 2)
+    changed = ada.update("dw", secret_name=None, multi=False)
+    assert (changed.secret_name, changed.login, changed.multi, changed.version) == (None, "etl", False, 2)
     with pytest.raises(ChangedMeanwhile):
         ada.if_match(1).update("dw", multi=True)
     assert ada.if_match(2).update("dw", multi=True).version == 3

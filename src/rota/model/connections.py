@@ -158,7 +158,7 @@ class ConnectionView(msgspec.Struct, kw_only=True, frozen=True):
     kind: DatabaseKind
     url: str | None = None
     login: str | None = None
-    secret: str | None = None
+    secret_name: str | None = None
     multi: bool = False
     version: int = 1
     created_by: str
@@ -175,7 +175,7 @@ def seen_by(connection: Connection, *, manager: bool) -> ConnectionView:
         kind=connection.kind,
         url=connection.url if manager else None,
         login=connection.login if manager else None,
-        secret=connection.secret if manager else None,
+        secret_name=connection.secret if manager else None,
         multi=connection.multi,
         version=connection.version,
         created_by=connection.created_by,

@@ -68,7 +68,7 @@ class Connections(Resource):
         url: Url,
         *,
         login: Login = None,
-        secret: SecretName = None,
+        secret_name: SecretName = None,
         multi: Multi = False,
         organization: Organization = None,
     ) -> ConnectionView:
@@ -76,7 +76,7 @@ class Connections(Resource):
 
         The connection `default`, for jobs that name none, is created by system managers.
         """
-        return create(ask, name, {"url": url, "login": login, "secret": secret, "multi": multi}, organization)
+        return create(ask, name, {"url": url, "login": login, "secret": secret_name, "multi": multi}, organization)
 
     @operation(Right.MANAGE_CONNECTIONS, http="PATCH /connections/{name}", cli="connection update", etag=True)
     def update(
@@ -86,12 +86,12 @@ class Connections(Resource):
         *,
         url: Annotated[Url | UnsetType, Shape(wire=str)] = UNSET,
         login: Login | UnsetType = UNSET,
-        secret: SecretName | UnsetType = UNSET,
+        secret_name: SecretName | UnsetType = UNSET,
         multi: Annotated[bool | None, Shape("Whether the text of a job may have several statements.", option="multi/single")] = None,
         organization: Organization = None,
     ) -> ConnectionView:
         """Change a connection; what is not given stays. None removes the login or the secret. Runs keep what they started with."""
-        given = {"url": url, "login": login, "secret": secret, "multi": UNSET if multi is None else multi}
+        given = {"url": url, "login": login, "secret": secret_name, "multi": UNSET if multi is None else multi}
         return update(ask, name, {field: value for field, value in given.items() if value is not UNSET}, organization)
 
     @operation(

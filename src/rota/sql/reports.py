@@ -169,7 +169,7 @@ def connection_rows(ask: Ask) -> Iterator[Row]:
             "kind": str(connection.kind),
             "url": connection.url,
             "login": connection.login,
-            "secret_key": connection.secret,
+            "secret_key": connection.secret_name,
             "multi": int(connection.multi),
             "organization": connection.organization,
             "created_by": connection.created_by,

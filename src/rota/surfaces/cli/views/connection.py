@@ -48,7 +48,7 @@ def _pairs(connection: ConnectionView) -> list[tuple[str, object]]:
         ("kind", connection.kind),
         ("url", connection.url),
         ("user", connection.login),
-        ("secret", connection.secret),
+        ("secret", connection.secret_name),
         ("statements", _statements(connection)),
         ("created", f"{created} by {connection.created_by}"),
     ]
@@ -68,7 +68,7 @@ def _grantees(connection: ConnectionView, called: Called) -> list[str]:
 
 CONNECTIONS = listing(
     "No connections: `rota connection create NAME URL` creates one.",
-    "name organization kind url+ user secret statements since=created_at by=created_by~",
+    "name organization kind url+ user secret=secret_name statements since=created_at by=created_by~",
     user=lambda connection: connection.login,
     statements=_statements,
 )
