@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from rota.model.states import Status
     from rota.resources.audit import Audit
     from rota.resources.calendars import Calendars
+    from rota.resources.connections import Connections
     from rota.resources.dead_letters import DeadLetters
     from rota.resources.grants import Grants
     from rota.resources.groups import Groups
@@ -98,6 +99,7 @@ class Rota(View):
     users: Noun[Users] = Noun("Users and their roles.")
     roles: Noun[Roles] = Noun("Roles of organizations, which privileges are granted to.")
     grants: Noun[Grants] = Noun("Privileges: who was granted what.")
+    connections: Noun[Connections] = Noun("Connections: databases that jobs in SQL use.")
     tokens: Noun[Tokens] = Noun("Tokens for the HTTP API and the dashboard.")
     webhooks: Noun[Webhooks] = Noun("Webhooks and their deliveries.")
     audit: Noun[Audit] = Noun("The audit trail.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,7 @@ from rota.ports.tracing import Tracing
 if TYPE_CHECKING:
     from rota.engine.store_copy import Place
     from rota.ports.liveness import Liveness
+    from rota.ports.runner import Prober
     from rota.ports.sender import Caller, Sender
     from rota.ports.wakeup import Wakeup
 
@@ -139,6 +141,16 @@ def make_caller(settings: Settings) -> Caller | None:
     except ImportError as error:
         raise InvalidOption(f"setting pulse_url needs an HTTP client ({error}): {extra('webhooks')}") from error
     return HttpSender(settings, trusted=True)
+
+
+def make_prober(settings: Settings, store: Store) -> Prober | None:
+    """Return who tries the databases of connections; None if what it needs is not installed."""
+    try:
+        module = import_module("rota.runners.sql")  # imported when a connection is tested
+    except ImportError:
+        return None
+    prober: Prober = module.SqlRunner(settings, store)
+    return prober
 
 
 def make_tracing() -> Tracing:

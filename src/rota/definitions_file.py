@@ -34,10 +34,11 @@ USUAL_WINDOW_S = 300
 """The duplicate window of a job type that names none, as the document that defines job types says."""
 BOOKKEEPING = frozenset({"name", "owner", "creation", "modified", "modified_by", "docstatus", "idx", "parent", "parentfield", "parenttype"})
 """Keys that an export of job types may carry and that say nothing about them."""
-KINDS = ("templates", "organizations", "users", "calendars", "schedules")
+KINDS = ("templates", "organizations", "users", "connections", "calendars", "schedules")
 KEYS = {
     "organizations": ("display_name", "max_running", "max_queued", "max_priority"),
     "users": ("organization", "role", "permissions"),
+    "connections": ("url", "login", "secret_name", "multi", "organization"),
     "calendars": ("days", "description", "organization"),
     "schedules": (*OPTIONS, "state", "enabled", "organization"),
 }
@@ -91,6 +92,7 @@ class Definitions(msgspec.Struct, kw_only=True):
     templates: list[TemplateEntry] = msgspec.field(default_factory=list)
     organizations: list[Entry] = msgspec.field(default_factory=list)
     users: list[Entry] = msgspec.field(default_factory=list)
+    connections: list[Entry] = msgspec.field(default_factory=list)
     calendars: list[Entry] = msgspec.field(default_factory=list)
     schedules: list[Entry] = msgspec.field(default_factory=list)
 

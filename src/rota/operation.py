@@ -358,6 +358,7 @@ NOUNS: dict[str, str] = {
     "users": "Users",
     "roles": "Roles",
     "grants": "Grants",
+    "connections": "Connections",
     "tokens": "Tokens",
     "webhooks": "Webhooks",
     "audit": "Audit",

@@ -47,6 +47,7 @@ TABLE = {
     Right.READ_WEBHOOKS: ("all", "organization", "none"),
     Right.WEBHOOKS: ("all", "organization", "none"),
     Right.DELETE_WEBHOOKS: ("all", "none", "none"),
+    Right.MANAGE_CONNECTIONS: ("all", "organization", "none"),
     Right.GRANT: ("all", "organization", "own"),
     Right.MANAGE_GRANTS: ("all", "organization", "none"),
     Right.MANAGE_TEMPLATES: ("all", "none", "none"),

@@ -276,6 +276,7 @@ class Statements:
 
     def alter_connection(self) -> syntax.AlterConnection:
         options: dict[str, Any] = {"url": f"sqlite:///{self.text()}", "user": self.chance.choice([None, "etl"]), "secret": self.name()}
+        options["multi"] = self.flip()
         kept = {field: value for field, value in options.items() if self.flip()}
         return syntax.AlterConnection(self.name(), **(kept or {"secret": None}))
 
@@ -309,7 +310,7 @@ KINDS: tuple[Callable[[Statements], syntax.Statement], ...] = (
     lambda one: syntax.CreateSecret(one.name(), one.secret()),
     lambda one: syntax.AlterSecret(one.name(), one.secret()),
     lambda one: syntax.DropSecret(one.name()),
-    lambda one: syntax.CreateConnection(one.name(), "postgresql://host/db", one.chance.choice([None, "etl"]), one.name()),
+    lambda one: syntax.CreateConnection(one.name(), "postgresql://host/db", one.chance.choice([None, "etl"]), one.name(), one.flip()),
     Statements.alter_connection,
     lambda one: syntax.DropConnection(one.name()),
     Statements.alter_system,

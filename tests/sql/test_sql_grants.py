@@ -30,6 +30,7 @@ def shared(rota: Rota) -> Rota:
     ]:
         rota.users.create(name, organization=organization, role=role)
     rota.acting_as("ada").sql(f"CREATE JOB j {HOURLY}")
+    rota.acting_as("ada").sql("CREATE CONNECTION c URL = 'sqlite:////data/c.db'")
     return rota
 
 

@@ -14,7 +14,7 @@ from rota import Rota, Settings
 from rota.errors import NotFound, PermissionDenied, SqlError
 from rota.model.access import PERMITS, Permit
 from rota.model.gate import GIVES, Actor, Right, Role
-from rota.model.grants import PRIVILEGES, TargetKind
+from rota.model.grants import PRIVILEGES, Privilege, TargetKind
 from rota.surfaces.http import make_app
 from tests.stores.makers import PostgresMaker
 from tests.support.clock import ManualClock
@@ -71,11 +71,17 @@ ACTIONS = {
     "ALTER JOB": Action(Right.ALTER_JOBS, "ALTER JOB {job} SET TIMEOUT = 5"),
     "DROP JOB": Action(Right.DROP_JOBS, "DROP JOB {job}"),
     "SHOW JOB": Action(Right.READ, "SHOW JOB {job}", lambda rota, job, _run: rota.schedules.get(job), ("GET", "/schedules/{job}")),
+    "see the connection": Action(Right.READ, None, lambda rota, job, _run: rota.connections.get(job), ("GET", "/connections/{job}")),
     "read logs": Action(Right.READ_LOG, None, lambda rota, _job, run: rota.jobs.log(run), ("GET", "/jobs/{run}/log")),
 }
 COLUMNS = {"system_manager": "root", "admin": "ada", "owner": "own", "other user": "bob"}
 WAYS = ("directly", "role", "PUBLIC")
 """How bob comes by a privilege."""
+
+
+def about(privilege: str, job: str) -> str:
+    """Return a privilege with the name of what it is on."""
+    return f"{privilege} {job}" if " ON " in privilege else privilege
 
 
 class Stage:
@@ -116,9 +122,15 @@ class Stage:
     def grant(self, privilege: str, job: str, way: str = "directly") -> None:
         """Grant bob a privilege."""
         root = self.rota.acting_as("root")
+        self.connect(privilege, job)
         if way == "role":
             root.sql("GRANT ROLE ops TO bob")
-        root.sql(f"GRANT {privilege.replace('ON JOB', f'ON JOB {job}')} TO {({'directly': 'bob', 'role': 'ROLE ops'}).get(way, way)}")
+        root.sql(f"GRANT {about(privilege, job)} TO {({'directly': 'bob', 'role': 'ROLE ops'}).get(way, way)}")
+
+    def connect(self, privilege: str, job: str) -> None:
+        """Create the connection that a privilege is about, if it is about one."""
+        if privilege.endswith("ON CONNECTION") and all(each.name != job for each in self.rota.connections.list()):
+            self.rota.connections.create(job, "sqlite:////data/x.db", organization="acme")
 
     def caller(self, name: str, permits: tuple[Permit, ...]) -> Caller:
         if (name, permits) not in self._callers:
@@ -215,6 +227,7 @@ def tried(stage: Stage, row: Row, name: str, permits: tuple[Permit, ...] = ALL, 
     answers = {}
     for door, attempt in DOORS.items():
         job, run = stage.new_job()
+        stage.connect(row.privilege, job)
         if way is not None:
             stage.grant_row(row, job, way)
         answer = attempt(stage, ACTIONS[row.allows], name, permits, job, run)
@@ -229,8 +242,12 @@ def tried(stage: Stage, row: Row, name: str, permits: tuple[Permit, ...] = ALL, 
 
 def test_the_table_has_every_privilege_that_gives_a_right_and_every_action():
     given = {(privilege.partition(" ON ")[0], ACTIONS[allows].right) for privilege, allows, *_ in TABLE}
-    assert given == {(str(privilege), right) for privilege, rights in GIVES.items() for right in rights}
-    forms = {f"{privilege} ON JOB" if kind is TargetKind.JOB else str(privilege) for privilege in GIVES for kind in PRIVILEGES[privilege]}
+    assert given == {(str(privilege), right) for privilege, rights in GIVES.items() for right in rights} | {
+        (str(Privilege.USE), Right.READ)
+    }
+    forms = {"USE ON CONNECTION"} | {
+        f"{privilege} ON JOB" if kind is TargetKind.JOB else str(privilege) for privilege in GIVES for kind in PRIVILEGES[privilege]
+    }
     assert {row.privilege for row in TABLE} == forms
     assert {row.permit for row in TABLE} == {PERMITS[ACTIONS[row.allows].right] for row in TABLE}
     assert all(row.permit is PERMITS[ACTIONS[row.allows].right] for row in TABLE)
@@ -272,13 +289,13 @@ def test_a_token_may_with_the_permit_and_not_without(stage, row, column):
 def test_a_revoke_ends_it(stage, row):
     job, run = stage.new_job()
     stage.grant_row(row, job)
-    stage.rota.acting_as("ada").sql(f"REVOKE {row.privilege.replace('ON JOB', f'ON JOB {job}')} FROM bob")
+    stage.rota.acting_as("ada").sql(f"REVOKE {about(row.privilege, job)} FROM bob")
     for attempt in DOORS.values():
         assert attempt(stage, ACTIONS[row.allows], "bob", ALL, job, run) in {False, None}
 
 
-@pytest.mark.parametrize("row", [row for row in TABLE if row.privilege.endswith("ON JOB")], ids=str)
-def test_a_grant_on_a_job_is_about_no_other(stage, row):
+@pytest.mark.parametrize("row", [row for row in TABLE if " ON " in row.privilege], ids=str)
+def test_a_grant_on_one_thing_is_about_no_other(stage, row):
     granted, _ = stage.new_job()
     stage.grant(row.privilege, granted)
     assert set(tried(stage, row, "bob").values()) == {False}

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from rota.errors import InvalidHandler, InvalidOption, OrganizationUnavailable, TemplateUnavailable, UnknownOrganization, UnknownTemplate
 from rota.model.checks import check_name, guess, whole
+from rota.model.connections import Connection
 from rota.model.definitions import Organization, OrganizationState, Template, TemplateState, User
 from rota.model.gate import SYSTEM, Actor, refuse_unfit
 from rota.model.grants import Grant, Holdings, holdings_of
@@ -120,6 +121,8 @@ class Registry:
         self._known: dict[str, Known] = {}
         self.organizations: dict[str, Organization] = {}
         self.users: dict[str, User] = {}
+        self.connections: dict[tuple[str, str], Connection] = {}
+        """By organization and name, as of `version`."""
         self.lanes: dict[tuple[str, str, str], JobLane] = {}
         self._queues: set[str] | None = None
         """By job type, queue and digest, as of `version`."""
@@ -205,6 +208,7 @@ class Registry:
         other._imported, other._refused = dict(self._imported), dict(self._refused)
         other._serves_kinds, other._kinds = self._serves_kinds, dict(self._kinds)
         other.organizations, other.users = dict(self.organizations), dict(self.users)
+        other.connections = dict(self.connections)
         other.lanes = dict(self.lanes)
         other.scheduled, other.undeclared = dict(self.scheduled), self.undeclared
         other._unsynced = True
@@ -326,6 +330,7 @@ class Registry:
             self._take_all(store.templates())
             self.organizations = {each.name: each for each in store.organizations()}
             self.users = {each.name: each for each in store.users()}
+            self.connections = {each.key: each for each in store.connections()}
             self.stored = store.stored_settings()
             self.settings = self.in_force().settings if self.stored else self._settings
             self.version = version

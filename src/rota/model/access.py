@@ -50,6 +50,7 @@ PERMITS: dict[Right, Permit] = {
     Right.EXTERNAL: Permit.MANAGE,
     Right.WEBHOOKS: Permit.MANAGE,
     Right.DELETE_WEBHOOKS: Permit.MANAGE,
+    Right.MANAGE_CONNECTIONS: Permit.MANAGE,
     Right.GRANT: Permit.MANAGE,
     Right.MANAGE_GRANTS: Permit.MANAGE,
     Right.MANAGE_TEMPLATES: Permit.MANAGE,

@@ -13,7 +13,7 @@ import msgspec
 
 from rota.errors import InvalidOption, PermissionDenied
 from rota.model.checks import check_name, word_of
-from rota.model.grants import NOTHING, OF_ADMINS, Entitlement, Holdings, Privilege
+from rota.model.grants import NOTHING, OF_ADMINS, Entitlement, Holdings, Privilege, TargetKind
 
 NAME_MAX = 255
 
@@ -49,6 +49,7 @@ class Right(StrEnum):
     READ_WEBHOOKS = "read webhooks and their deliveries"
     WEBHOOKS = "make, change and test webhooks"
     DELETE_WEBHOOKS = "delete webhooks"
+    MANAGE_CONNECTIONS = "manage connections"
     GRANT = "grant and revoke privileges"
     MANAGE_GRANTS = "manage roles and everybody's grants"
     MANAGE_TEMPLATES = "manage templates"
@@ -91,6 +92,7 @@ RIGHTS: dict[Right, dict[Role, Reach]] = {
         Right.READ_WEBHOOKS: (_ALL, _ORGANIZATION, _NONE),
         Right.WEBHOOKS: (_ALL, _ORGANIZATION, _NONE),
         Right.DELETE_WEBHOOKS: (_ALL, _NONE, _NONE),
+        Right.MANAGE_CONNECTIONS: (_ALL, _ORGANIZATION, _NONE),
         Right.GRANT: (_ALL, _ORGANIZATION, _OWN),
         Right.MANAGE_GRANTS: (_ALL, _ORGANIZATION, _NONE),
         Right.MANAGE_TEMPLATES: (_ALL, _NONE, _NONE),
@@ -232,6 +234,18 @@ def act_in(actor: Actor, operation: Right, organization: str | None, holdings: H
 def may_use(actor: Actor, requires_permission: str | None) -> bool:
     """Say whether the actor may submit (and have run) jobs of a template that requires this permission."""
     return requires_permission is None or actor.role is Role.MANAGER or requires_permission in actor.permissions
+
+
+def may_use_connection(actor: Actor, organization: str, name: str, holdings: Holdings = NOTHING) -> bool:
+    """Say whether jobs of the actor may use a connection of an organization: a manager's all, an admin's those of its own organization.
+
+    A user's may use those on which it holds USE: granted to the user, to a role of the user, or to PUBLIC.
+    """
+    if actor.role is Role.MANAGER:
+        return True
+    if actor.organization != organization:
+        return False
+    return actor.role is Role.ADMIN or holdings.has(Entitlement(Privilege.USE, TargetKind.CONNECTION, name))
 
 
 def refuse_unfit(actor: Actor, requires_permission: str | None, template: str) -> None:

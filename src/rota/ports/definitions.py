@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 from rota.model.access import Token
+from rota.model.connections import Connection
 from rota.model.definitions import Organization, OrganizationState, Template, TemplateState, User
 from rota.model.gate import Actor
 from rota.model.grants import CustomRole, Grant, GrantChanges
@@ -124,12 +125,28 @@ class Definitions(Protocol):
 
         One that is there already, by the same grantor, may get the grant option and is otherwise left; one that is gone is left out.
         Raise DefinitionsChanged, writing nothing, if `definitions` is not the version any more: the caller has decided by what it knew.
-        Raise Refused for a job that was dropped. Dropping a job removes its grants, and so does removing a user, or moving it to another
-        organization: with those that rest on them.
+        Raise Refused for a job or a connection that was dropped. Dropping one removes the grants on it, and so does removing a user, or
+        moving it to another organization: with those that rest on them.
         """
 
     def grants(self) -> list[Grant]:
         """Return every grant, by organization and grantee."""
+
+    def put_connection(self, connection: Connection, *, actor: Actor, now: Instant, version: int | None = None) -> Connection:
+        """Create a connection, or change url, login, secret and multi of the one that has its name; return it. Audited.
+
+        Again: nothing more. Raise ChangedMeanwhile, writing nothing, if a `version` is given and is not the one it has; one that is not
+        there has 0.
+        """
+
+    def drop_connection(self, name: str, *, organization: str, actor: Actor, now: Instant, version: int | None = None) -> None:
+        """Remove a connection, and the grants on it. Audited. Raise NotFound, ChangedMeanwhile, or StillNeeded while jobs use it.
+
+        A job uses the connection that its template names. One in SQL that names none uses the one called 'default'.
+        """
+
+    def connections(self) -> list[Connection]:
+        """Return every connection, by organization and name."""
 
     def pause(self, kind: str, name: str, *, actor: Actor, now: Instant) -> None:
         """Pause a template, an organization, a queue or (kind 'all') everything. Again: nothing more. Audited."""

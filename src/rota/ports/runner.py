@@ -110,6 +110,13 @@ class Runner(Protocol):
         """Let go of what is kept between runs."""
 
 
+class Prober(Protocol):
+    """Tries a database without running a job on it."""
+
+    def probe(self, database: Database) -> object:
+        """Log in, look whether jobs may use the database, and leave. Raise Unreachable or UnfitDatabase."""
+
+
 class BodyRefused(Exception):  # noqa: N818 - a signal to the caller, who knows where the body came from
     """A body that its database does not take."""
 

@@ -74,7 +74,7 @@ def changed_calendars(ask: Ask, definitions: Definitions) -> Iterator[Change]:
     """Go through the calendars of a file."""
     there = {(organization, each.name): each for organization, each in ask.store.calendars()}
     for entry in definitions.calendars:
-        who = _actor(ask, entry, definitions)
+        who = actor_of(ask.also(Right.SCHEDULE), entry, definitions)
         before = there.get((who.organization, entry.name))
         after = _calendar(ask, entry, before)
 
@@ -105,7 +105,7 @@ def _calendar(ask: Ask, entry: Entry, before: Calendar | None) -> Calendar:
 
 
 def _plan(ask: Ask, entry: Entry, definitions: Definitions, there: dict[tuple[str, str], Schedule]) -> _Planned:
-    session, who = ask.session, _actor(ask, entry, definitions)
+    session, who = ask.session, actor_of(ask.also(Right.SCHEDULE), entry, definitions)
     before = there.get((who.organization, entry.name))
     with entry.at.naming():
         state = _state(entry.fields)
@@ -169,7 +169,7 @@ def _write(ask: Ask, planned: _Planned) -> None:
     edited(ask.session, planned.after.id, change, planned.who)
 
 
-def _actor(ask: Ask, entry: Entry, definitions: Definitions) -> Actor:
+def actor_of(ask: Ask, entry: Entry, definitions: Definitions) -> Actor:
     """Return the actor in the organization that a table is about, which must be in the store or in the file."""
     name = _organization(entry)
     ask.registry.sync(ask.store, ask.now)
@@ -178,7 +178,7 @@ def _actor(ask: Ask, entry: Entry, definitions: Definitions) -> Actor:
         raise entry.at.refusal(f"organization {name!r} was removed: `rota organization restore {name}` brings it back")
     if organization is None and name not in {each.name for each in definitions.organizations}:
         raise entry.at.refusal(f"organization={name!r} is neither in the store nor in this file")
-    return ask.also(Right.SCHEDULE).within(name)
+    return ask.within(name)
 
 
 def _organization(entry: Entry) -> str:

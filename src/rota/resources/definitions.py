@@ -15,6 +15,7 @@ from rota.model.gate import Right, Role
 from rota.model.templates import as_object
 from rota.operation import Ask
 from rota.resources import organizations, templates, users
+from rota.resources.definition_connections import changed_connections
 from rota.resources.definition_schedules import Change, changed_calendars, changed_schedules
 from rota.resources.users import new_id, permissions_of
 
@@ -29,7 +30,7 @@ class Loaded(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def load(ask: Ask, path: str | os.PathLike[str], *, dry_run: bool = False) -> Loaded:
-    """Load templates, schedules, calendars, organizations and users from a file, .toml or .json. What it does not name stays.
+    """Load templates, schedules, calendars, connections, organizations and users from a file, .toml or .json. What it does not name stays.
 
     The caller has asked for the right to manage templates.
     """
@@ -50,6 +51,7 @@ def load_definitions(ask: Ask, definitions: Definitions, *, dry_run: bool = Fals
     changes = [
         *_changed_organizations(ask, definitions.organizations),
         *_changed_users(ask, definitions),
+        *changed_connections(ask, definitions),
         *_changed_templates(ask, definitions.templates),
         *changed_calendars(ask, definitions),
         *changed_schedules(ask, definitions),

@@ -160,7 +160,7 @@ def organization_of(ask: Ask, schedule: Schedule | None, organization: str | Non
 
 
 def target_named(ask: Ask, kind: TargetKind | None, name: str | None, organization: str, schedule: Schedule | None = None) -> GrantTarget:
-    """Return the thing that a privilege is to be granted on. Connections and secrets are known by their names."""
+    """Return the thing that a privilege is to be granted on. A connection or a secret is known by its name; secrets are not looked up."""
     if kind is None or name is None:
         return NO_TARGET
     if schedule is not None:
@@ -168,6 +168,8 @@ def target_named(ask: Ask, kind: TargetKind | None, name: str | None, organizati
     if kind is TargetKind.ROLE:
         role = role_named(ask, name, organization)
         return GrantTarget(kind, undashed(role.id), role.name)
+    if kind is TargetKind.CONNECTION and all(each.key != (organization, name) for each in ask.store.connections()):
+        raise NotFound(f"there is no connection {name!r} in organization {organization!r}: `rota connection list` shows them")
     return GrantTarget(kind, name, name)
 
 

@@ -191,7 +191,10 @@ class StoreOperations(Resource):
         samples: Annotated[bool, Shape("Load the template of rota.samples, a job to try things with.")] = False,
         dry_run: Annotated[bool, Shape("Check the file and report; change nothing.")] = False,
     ) -> Loaded:
-        """Load templates, schedules, calendars, organizations and users from a file, .toml or .json. What it does not name stays."""
+        """Load templates, schedules, calendars, connections, organizations and users from a file, .toml or .json.
+
+        What it does not name stays.
+        """
         from rota.resources.definitions import load, load_samples  # noqa: PLC0415 - few programs need it
 
         if (path is None) != samples:

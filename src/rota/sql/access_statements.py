@@ -38,6 +38,10 @@ PRIVILEGE_FORMS = (
 )
 LONGEST_FIRST = sorted(Privilege, key=lambda privilege: -len(privilege.split()))
 PREFIX = "scheduler"
+STATEMENTS = {"MULTI": True, "SINGLE": False}
+"""Whether the text of a job may have several statements."""
+OPTIONS = ("URL", "USER", "SECRET", *STATEMENTS)
+"""What a connection has."""
 
 # ---- grants -----------------------------------------------------------------------------------------------------------
 
@@ -178,9 +182,7 @@ def alter_connection(cursor: TokenCursor) -> AlterConnection:
     connection = _named(cursor, "connection")
     options = _connection_options(cursor, removable=True)
     if not options:
-        raise cursor.fault(
-            f"ALTER CONNECTION {connection} changes nothing: add SET URL, USER or SECRET", expected=("URL", "USER", "SECRET")
-        )
+        raise cursor.fault(f"ALTER CONNECTION {connection} changes nothing: add SET URL, USER, SECRET, MULTI or SINGLE", expected=OPTIONS)
     return AlterConnection(connection, **options)
 
 
@@ -199,15 +201,19 @@ def _connection_options(cursor: TokenCursor, *, removable: bool) -> dict[str, An
     while not cursor.at_end():
         has_set = removable and cursor.take("SET")
         token = cursor.token
-        if not (cursor.take("URL") or cursor.take("USER") or cursor.take("SECRET")):
+        if not any(cursor.take(option) for option in OPTIONS):
             if has_set or token.kind is TokenKind.WORD:
-                raise cursor.fault(f"a connection has URL, USER and SECRET; found {cursor.found()}")
+                raise cursor.fault(f"a connection has URL, USER, SECRET, MULTI and SINGLE; found {cursor.found()}")
             return options
-        if token.word.lower() in options:
+        field = "multi" if token.word in STATEMENTS else token.word.lower()
+        if field in options:
             raise cursor.twice(token.word, token)
+        if token.word in STATEMENTS:
+            options[field] = STATEMENTS[token.word]
+            continue
         cursor.take("=")
         removed = removable and token.word != "URL" and cursor.take("NONE")
-        options[token.word.lower()] = None if removed else _connection_option(cursor, token.word)
+        options[field] = None if removed else _connection_option(cursor, token.word)
     return options
 
 

@@ -693,6 +693,28 @@ GRANTS = Table(
     key=("grant_uuid",),
 )
 
+CONNECTIONS = Table(
+    "connections",
+    "Connections that the caller's jobs may use. Addresses, logins and names of secrets are shown to those who manage connections.",
+    _own(
+        ("connection_uuid", Type.UUID, "The connection"),
+        ("connection_name", Type.TEXT, "Its name"),
+        ("kind", Type.TEXT, "postgresql or sqlite"),
+        ("url", Type.TEXT, "The address of the database, without a password"),
+        ("login", Type.TEXT, "The user of the database; NULL: it has none"),
+        ("secret_key", Type.TEXT, "The name of the secret that is the password; NULL: there is none"),
+        ("multi", Type.INTEGER, "Whether the text of a job may have several statements, as 0 or 1"),
+        ("organization", Type.TEXT, "Whose it is"),
+        ("created_by", Type.TEXT, "Who created it"),
+        ("created_at", Type.BIGINT, "When, in milliseconds since 1970 UTC"),
+        ("created_at_ts", Type.TEXT, "The same as ISO 8601"),
+        ("updated_at", Type.BIGINT, "When it was last changed, in milliseconds since 1970 UTC"),
+        ("updated_at_ts", Type.TEXT, "The same as ISO 8601"),
+    ),
+    Right.READ,
+    key=("connection_uuid",),
+)
+
 TABLES: dict[str, Table] = {
     table.name: table
     for table in (
@@ -710,6 +732,7 @@ TABLES: dict[str, Table] = {
         USERS,
         ROLES,
         GRANTS,
+        CONNECTIONS,
         ORGANIZATIONS,
         TEMPLATES,
         CALENDARS,

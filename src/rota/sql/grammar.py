@@ -364,12 +364,13 @@ FORMS: tuple[StatementForm, ...] = (
     StatementForm(("DROP", "SECRET"), "DROP SECRET secret", "Delete a secret."),
     StatementForm(
         ("CREATE", "CONNECTION"),
-        "CREATE CONNECTION connection URL = 'url' [USER = 'user'] [SECRET = secret]",
-        "Create a connection to a database. Its password is a secret.",
+        "CREATE CONNECTION connection URL = 'url' [USER = 'user'] [SECRET = secret] [MULTI | SINGLE]",
+        "Create a connection to a database. Its password is a secret. With MULTI the text of a job may have several statements.",
     ),
     StatementForm(
         ("ALTER", "CONNECTION"),
-        "ALTER CONNECTION connection {[SET] URL = 'url' | [SET] USER = {'user' | NONE} | [SET] SECRET = {secret | NONE}} …",
+        "ALTER CONNECTION connection {[SET] URL = 'url' | [SET] USER = {'user' | NONE} | [SET] SECRET = {secret | NONE}"
+        " | [SET] {MULTI | SINGLE}} …",
         "Change a connection.",
     ),
     StatementForm(("DROP", "CONNECTION"), "DROP CONNECTION connection", "Delete a connection."),
@@ -424,6 +425,7 @@ SYS_TABLES = (
     "users",
     "roles",
     "grants",
+    "connections",
     "organizations",
     "templates",
     "calendars",

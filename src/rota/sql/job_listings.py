@@ -18,6 +18,7 @@ from rota.ports.schedules import Ledger
 from rota.ports.store import Where
 from rota.schedule_views import in_scope, occurrence_view, schedule_view
 from rota.sql.access_commands import show_grants, show_roles
+from rota.sql.connection_commands import show_connections
 from rota.sql.execution import Execution, Refusal, not_yet
 from rota.sql.job_definition import alteration, clauses_of, new_job
 from rota.sql.patterns import like
@@ -217,6 +218,7 @@ LISTERS: dict[Listing, Callable[[Execution, Show], tuple[tuple[str, ...], Iterab
     Listing.DEPENDENCIES: _dependencies,
     Listing.GRANTS: show_grants,
     Listing.ROLES: show_roles,
+    Listing.CONNECTIONS: show_connections,
     Listing.SETTINGS: _settings,
     Listing.AUDIT: _audit,
     Listing.SCHEDULER: _scheduler,

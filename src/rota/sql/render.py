@@ -285,12 +285,15 @@ def _revoke(statement: RevokeRights) -> str:
 def _create_connection(statement: CreateConnection) -> str:
     user = "" if statement.user is None else f" USER = {string_text(statement.user)}"
     secret = "" if statement.secret is None else f" SECRET = {name_text(statement.secret)}"
-    return f"CREATE CONNECTION {name_text(statement.name)} URL = {string_text(statement.url)}{user}{secret}"
+    multi = " MULTI" if statement.multi else ""
+    return f"CREATE CONNECTION {name_text(statement.name)} URL = {string_text(statement.url)}{user}{secret}{multi}"
 
 
 def _alter_connection(statement: AlterConnection) -> str:
     options = (("URL", statement.url, string_text), ("USER", statement.user, string_text), ("SECRET", statement.secret, name_text))
     changes = [f"SET {word} = {'NONE' if value is None else write(value)}" for word, value, write in options if value is not UNSET]
+    if statement.multi is not UNSET:
+        changes.append("SET MULTI" if statement.multi else "SET SINGLE")
     return " ".join([f"ALTER CONNECTION {name_text(statement.name)}", *changes])
 
 

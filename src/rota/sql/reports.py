@@ -1,4 +1,4 @@
-"""Tables of sys that are not scanned: settings, metrics, roles and grants, and those that do not exist yet."""
+"""Tables of sys that are not scanned: settings, metrics, roles, grants and connections, and those that do not exist yet."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from rota.model.states import Status
 from rota.model.urls import hide
 from rota.model.values import SECOND, instant
 from rota.operation import Ask
+from rota.resources.connections import visible_connections
 from rota.resources.grants import visible_grants
 from rota.resources.measures import HOUR_US, Measures, measures
 from rota.resources.roles import visible_roles
@@ -159,6 +160,24 @@ def grant_rows(ask: Ask) -> Iterator[Row]:
         }
 
 
+def connection_rows(ask: Ask) -> Iterator[Row]:
+    """Go through the connections that the actor may use."""
+    for connection in visible_connections(ask):
+        yield {
+            "connection_uuid": connection.id,
+            "connection_name": connection.name,
+            "kind": str(connection.kind),
+            "url": connection.url,
+            "login": connection.login,
+            "secret_key": connection.secret_name,
+            "multi": int(connection.multi),
+            "organization": connection.organization,
+            "created_by": connection.created_by,
+            **_moment("created_at", connection.created_at),
+            **_moment("updated_at", connection.updated_at),
+        }
+
+
 def _moment(name: str, at: datetime | None) -> Row:
     """Return the two columns of a moment."""
     when = None if at is None else instant(at)
@@ -170,5 +189,6 @@ REPORTS: dict[str, Callable[[Ask], Iterator[Row]]] = {
     "performance": performance_rows,
     "roles": role_rows,
     "grants": grant_rows,
+    "connections": connection_rows,
 }
 """Those that have rows. Secrets do not exist yet."""

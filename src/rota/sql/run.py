@@ -11,7 +11,7 @@ from rota.model.gate import Right
 from rota.operation import Ask, View, ask_for, seen_from, session_of
 from rota.ports.store import Store
 from rota.session import Session
-from rota.sql import access_commands, job_commands, job_listings, system_commands
+from rota.sql import access_commands, connection_commands, job_commands, job_listings, system_commands
 from rota.sql.errors import SqlLimitError, SqlStatementError
 from rota.sql.execution import Execution, Refusal, Values, failure, heading, not_yet
 from rota.sql.interruption import CANCELLED, is_stopped
@@ -94,7 +94,9 @@ DOINGS: dict[type, Doing] = {
     CreateRole: Doing(Right.MANAGE_GRANTS, access_commands.create_role, atomic=True),
     DropRole: Doing(Right.MANAGE_GRANTS, access_commands.drop_role, atomic=True),
     **dict.fromkeys((CreateSecret, AlterSecret, DropSecret), Doing(Right.MANAGE_ORGANIZATIONS, _not_yet)),
-    **dict.fromkeys((CreateConnection, AlterConnection, DropConnection), Doing(Right.MANAGE_ORGANIZATIONS, _not_yet)),
+    CreateConnection: Doing(Right.MANAGE_CONNECTIONS, connection_commands.create_connection, atomic=True),
+    AlterConnection: Doing(Right.MANAGE_CONNECTIONS, connection_commands.alter_connection, atomic=True),
+    DropConnection: Doing(Right.MANAGE_CONNECTIONS, connection_commands.drop_connection, atomic=True),
     AlterSystem: Doing(Right.OPERATE, system_commands.alter_system),
 }
 """Every kind of statement: there is none without a right."""

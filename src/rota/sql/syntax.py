@@ -403,6 +403,8 @@ class CreateConnection(msgspec.Struct, frozen=True):
     user: str | None = None
     secret: str | None = None
     """The name of the secret that is its password."""
+    multi: bool = False
+    """The text of a job may have several statements."""
 
 
 class AlterConnection(msgspec.Struct, frozen=True):
@@ -412,6 +414,7 @@ class AlterConnection(msgspec.Struct, frozen=True):
     url: str | UnsetType = UNSET
     user: str | UnsetType | None = UNSET
     secret: str | UnsetType | None = UNSET
+    multi: bool | UnsetType = UNSET
 
 
 class DropConnection(msgspec.Struct, frozen=True):

@@ -447,13 +447,13 @@ _NAMES = {
         " interval jitter job_number lane last last_at last_due_at latest lease limit look made most max_crashes max_priority max_queued"
         " max_retries max_running moved newest next_at now number passed position priority progress queued_at recorded_at requested_at"
         " resolved_at rowid rules run_at sent sequence_number since slots span spare starts_at step times until version want with_result"
-        " memory pid grant_option"
+        " memory pid grant_option multi"
     ),
     FLAG: "depends dropped ended failed fresh not_ran told",
     REAL: "timeout",
     ID: (
-        "adopter_id chain endpoint_id grant_id group_id job_id named new_id parent reservation_id role_id root_id run_id schedule_id"
-        " token_id"
+        "adopter_id chain connection_id endpoint_id grant_id group_id job_id named new_id parent reservation_id role_id root_id run_id"
+        " schedule_id token_id"
     ),
     PERHAPS_ID: "before_schedule template_id user_id worker_id",
     DIGEST: "hash job_hash",

@@ -65,7 +65,10 @@ RIGHTS: dict[str, tuple[Grant, ...]] = {
     ),
     # Through the view `jobs` it sees jobs without their params; it can neither change nor end one.
     "submitter": (
-        Grant("SELECT", "meta organizations users templates pauses lanes param_digests jobs job_live job_ends job_edges queue_clock"),
+        Grant(
+            "SELECT",
+            "meta organizations users connections templates pauses lanes param_digests jobs job_live job_ends job_edges queue_clock",
+        ),
         Grant("SELECT", "settings"),
         # Params are compared with what live workers take.
         Grant("SELECT", "workers", columns="digests ended_at"),
@@ -91,7 +94,7 @@ RIGHTS["server"] = (
     *RIGHTS["worker"],
     Grant("SELECT, INSERT, UPDATE", "tokens"),
     Grant("SELECT, INSERT, UPDATE, DELETE", "sessions"),
-    Grant("INSERT, UPDATE, DELETE", "organizations users roles grants pauses calendars hook_secrets settings"),
+    Grant("INSERT, UPDATE, DELETE", "organizations users roles grants connections pauses calendars hook_secrets settings"),
     Grant("DELETE", "templates"),
 )
 

@@ -1,4 +1,4 @@
--- Schema 20, generated from the migrations by `make schema`. Do not edit it: add a migration.
+-- Schema 21, generated from the migrations by `make schema`. Do not edit it: add a migration.
 
 -- The first schema: all tables of the model. Instants are microseconds since 1970 UTC, ids are UUIDv7.
 -- A job stands in two tables: what it is (job_facts, written once), and how it fares: job_live while it has not ended, job_ends
@@ -1043,5 +1043,24 @@ CREATE TABLE settings (
     set_by text NOT NULL,
     set_at bigint NOT NULL
 );
+-- Connections: databases that jobs in SQL use. A password is never here: `secret` is the name of one.
 
-INSERT INTO meta (key, value) VALUES ('schema', 20);
+CREATE TABLE connections (
+    connection_id   uuid PRIMARY KEY,
+    organization_id text COLLATE "C" NOT NULL REFERENCES organizations,
+    name            text COLLATE "C" NOT NULL CHECK (length(name) BETWEEN 1 AND 255),
+    url             text NOT NULL CHECK (length(url) BETWEEN 1 AND 2000),
+    login           text,
+    secret          text COLLATE "C",
+    multi           integer NOT NULL DEFAULT 0 CHECK (multi IN (0, 1)),
+    version         bigint NOT NULL DEFAULT 1,
+    created_by      text NOT NULL,
+    created_at      bigint NOT NULL,
+    updated_at      bigint NOT NULL
+);
+CREATE UNIQUE INDEX connections_name ON connections (organization_id, name);
+
+-- Grants on connections were names of nothing until now. A connection that is created under such a name is not meant by them.
+DELETE FROM grants WHERE target_kind = 'CONNECTION';
+
+INSERT INTO meta (key, value) VALUES ('schema', 21);

@@ -1,4 +1,4 @@
--- Schema 21, generated from the migrations by `make schema`. Do not edit it: add a migration.
+-- Schema 22, generated from the migrations by `make schema`. Do not edit it: add a migration.
 
 CREATE TABLE meta (
     key   TEXT PRIMARY KEY,
@@ -780,6 +780,22 @@ CREATE TABLE settings (
     set_at INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
+CREATE TABLE connections (
+    connection_id   BLOB PRIMARY KEY CHECK (length(connection_id) = 16),
+    organization_id TEXT NOT NULL REFERENCES organizations,
+    name            TEXT NOT NULL CHECK (length(name) BETWEEN 1 AND 255),
+    url             TEXT NOT NULL CHECK (length(url) BETWEEN 1 AND 2000),
+    login           TEXT,
+    secret          TEXT,
+    multi           INTEGER NOT NULL DEFAULT 0 CHECK (multi IN (0, 1)),
+    version         INTEGER NOT NULL DEFAULT 1,
+    created_by      TEXT NOT NULL,
+    created_at      INTEGER NOT NULL,
+    updated_at      INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE UNIQUE INDEX connections_name ON connections (organization_id, name);
+
 INSERT INTO meta (key, value) VALUES ('clock', 0);
 INSERT INTO meta (key, value) VALUES ('definitions_version', 1);
 INSERT INTO meta (key, value) VALUES ('late_results', 0);
@@ -787,6 +803,6 @@ INSERT INTO meta (key, value) VALUES ('number_floor', 0);
 INSERT INTO meta (key, value) VALUES ('pulse_at', 0);
 INSERT INTO meta (key, value) VALUES ('recovered_at', 0);
 INSERT INTO meta (key, value) VALUES ('retention_clock', 0);
-INSERT INTO meta (key, value) VALUES ('schema', 21);
+INSERT INTO meta (key, value) VALUES ('schema', 22);
 INSERT INTO meta (key, value) VALUES ('tzdata', 0);
 INSERT INTO organizations (organization_id, display_name, state, created_at, signs) VALUES ('default', 'Default', 'ACTIVE', 0, 0);

@@ -101,6 +101,12 @@ def remove_those_on_job(db: Db, schedule_id: str, actor: Actor, now: Instant) ->
         db.change("advance_definitions")
 
 
+def remove_those_on_connection(db: Db, organization: str, name: str, actor: Actor, now: Instant) -> None:
+    """Remove the grants on a connection that is dropped, those that were granted onward among them. The caller advances the version."""
+    rows = db.rows("grants_on", target_kind=TargetKind.CONNECTION, target_id=name)
+    remove(db, (grant for grant in map(_grant, rows) if grant.organization == organization), actor, now)
+
+
 def remove_those_of_user(db: Db, user: User, users: Mapping[str, User], actor: Actor, now: Instant) -> None:
     """Remove the grants of a user who leaves an organization, and those that rest on them. The caller advances the version."""
     here = [grant for grant in grants(db) if grant.organization == user.organization]
@@ -128,9 +134,15 @@ def _put(db: Db, grant: Grant, now: Instant) -> bool:
 
 
 def _refuse_gone(db: Db, grant: Grant) -> None:
-    """Refuse a grant on a job that was dropped in the meantime."""
-    if grant.target_kind is TargetKind.JOB and not db.value("job_is_there", schedule_id=grant.target_id):
-        raise Refused(f"job {grant.target} was dropped in the meantime: nothing was granted")
+    """Refuse a grant on a job or a connection that was dropped in the meantime."""
+    if grant.target_kind is TargetKind.JOB:
+        there = db.value("job_is_there", schedule_id=grant.target_id)
+    elif grant.target_kind is TargetKind.CONNECTION:
+        there = db.value("connection_is_there", organization_id=grant.organization, name=grant.target_id)
+    else:
+        return
+    if not there:
+        raise Refused(f"{grant.target_kind.lower()} {grant.target} was dropped in the meantime: nothing was granted")
 
 
 def _audit(db: Db, grant: Grant, action: str, actor: Actor, now: Instant, *, before: Any = None, after: Any = None) -> None:

@@ -36,6 +36,7 @@ from rota.stores.verbs import (
     retention,
     webhooks,
 )
+from rota.stores.verbs import connections as connection_verbs
 from rota.stores.verbs import definitions as definition_verbs
 from rota.stores.verbs import grants as grant_verbs
 from rota.stores.verbs import groups as group_verbs
@@ -374,6 +375,9 @@ class VerbStore(ABC):
     roles = read(grant_verbs.roles)
     change_grants = write(grant_verbs.change_grants)
     grants = read(grant_verbs.grants)
+    put_connection = write(connection_verbs.put_connection)
+    drop_connection = write(connection_verbs.drop_connection)
+    connections = read(connection_verbs.connections)
     add_token = write(accounts.add_token)
     tokens = read(accounts.tokens)
     token_by = read(accounts.token_by)

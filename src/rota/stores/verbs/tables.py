@@ -57,6 +57,13 @@ TABLES: tuple[Table, ...] = (
         whole="grant_option granted_at",
     ),
     _table(
+        "connections",
+        "connection_id",
+        id="connection_id",
+        text="organization_id name url login secret created_by",
+        whole="multi version created_at updated_at",
+    ),
+    _table(
         "templates",
         "template_id",
         id="template_id",

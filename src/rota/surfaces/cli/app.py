@@ -188,6 +188,7 @@ branch(app, "queue", "See what waits in each queue, and pause queues.", "queues"
 branch(app, "template", "Handlers, defaults and limits of each type of job.", "templates", "store.load", panel="Define")
 branch(app, "schedule", "When templates become jobs, and the outcome of each due time.", "schedules", "rota.plan", panel="Define")
 branch(app, "calendar", "Days on which schedules are not due.", "calendars", panel="Define")
+branch(app, "connection", "Databases that jobs in SQL use.", "connections", panel="Define")
 branch(app, "setting", "Settings that the store keeps for all processes.", "stored_settings", panel="Steer")
 branch(app, "import", "Take over the jobs of another system.", "store.import_monque", "crontab:crontab", panel="Define")
 branch(app, "organization", "Tenants that share this store, and their limits.", "organizations", panel="Share")

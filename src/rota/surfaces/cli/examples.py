@@ -37,6 +37,14 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "schedule occurrences": ("rota schedule occurrences daily", "rota schedule occurrences --not-ran --since 7d"),
     "schedule fire": ("rota schedule fire daily -p to=eve@example.org",),
     "calendar update": ("rota calendar update holidays 2026-12-25 2026-12-26", "rota calendar update holidays @holidays.txt"),
+    "connection create": (
+        "rota connection create warehouse postgresql://wh.example/dw --login etl --secret-name wh_password",
+        "rota connection create ledger sqlite:////var/lib/shop/ledger.db --multi",
+    ),
+    "connection update": (
+        "rota connection update warehouse --url postgresql://wh2.example/dw",
+        "rota connection update warehouse --secret-name none --single",
+    ),
     "template update": (
         "rota template update send_email --max-running 2 --rate-limit 10/60s --timeout 5m",
         "rota template update send_email --max-running none --priority high",

@@ -39,6 +39,7 @@ TAGS = {
     "Users": "People and programs: the organization of each, and what each may do.",
     "Roles": "Roles of organizations: members hold the privileges that a role was granted.",
     "Grants": "Privileges: who was granted what, on which job, and by whom.",
+    "Connections": "Databases that jobs in SQL use, and who may use them. A password is a secret, never a part of one.",
     "Tokens": "Keys of this API. A secret is shown once, when it is created.",
     "Webhooks": "Addresses that are notified of events, and the delivery of each message.",
     "Queues": "What waits in each queue, what runs, and who serves it.",

@@ -11,6 +11,7 @@ from rota.lab.forecasts import ForecastItem, Problem, SchedulePlan, Verified, Zo
 from rota.model import overview, values
 from rota.model.access import Token
 from rota.model.backoff import StrictBackoff
+from rota.model.connections import ConnectionView
 from rota.model.dead_letters import DeadLetterGroup, DeadLetterGroups
 from rota.model.definitions import Organization, User
 from rota.model.dependencies import Dependency, Graph
@@ -21,6 +22,7 @@ from rota.model.groups import Follower, Group, Member
 from rota.model.lanes import QueueInfo
 from rota.model.schedules import Calendar
 from rota.model.webhooks import Delivery, Webhook
+from rota.resources.connections import ConnectionTest
 from rota.resources.stored_settings import SettingView
 from rota.resources.tokens import NewToken
 from rota.resources.webhooks import NewWebhook, Tested
@@ -390,6 +392,21 @@ SHAPES: dict[type, Any] = {
         "max_priority": None,
         "created_at": AT,
     },
+    ConnectionView: {
+        "id": ID,
+        "organization": "acme",
+        "name": "warehouse",
+        "kind": "postgresql",
+        "url": "postgresql://wh.example/dw",
+        "login": "etl",
+        "secret_name": "wh_password",
+        "multi": False,
+        "version": 1,
+        "created_by": "ada",
+        "created_at": AT,
+        "updated_at": AT,
+    },
+    ConnectionTest: {"fit": True, "error": None, "took_s": 0.02},
     CustomRole: {"id": ID, "organization": "acme", "name": "operators", "created_by": "root", "created_at": AT},
     Grant: {
         "id": ID,
@@ -546,6 +563,13 @@ BODIES: dict[str, dict[str, Any]] = {
     "users.update": {"role": "admin"},
     "roles.create": {"name": "operators"},
     "grants.create": {"privilege": "EXECUTE", "grantee": "bob", "job": "nightly"},
+    "connections.create": {
+        "name": "warehouse",
+        "url": "postgresql://wh.example/dw",
+        "login": "etl",
+        "secret_name": "wh_password",
+    },
+    "connections.update": {"url": "postgresql://wh2.example/dw", "multi": True},
     "tokens.create": {"name": "ci", "user": "ada", "permits": ["read", "submit"], "expires_in": "30d"},
     "webhooks.create": {"url": "https://example.com/hooks", "events": ["run.dead_lettered"]},
     "webhooks.update": {"enabled": False},

@@ -16,6 +16,7 @@ from rota.errors import InvalidOption
 from rota.faces.background_job import named_output
 from rota.lab.forecasts import Forecast, ForecastItem, ZoneChange
 from rota.model.access import Token
+from rota.model.connections import ConnectionView
 from rota.model.definitions import Organization, User
 from rota.model.gate import Actor
 from rota.model.lanes import QueueInfo
@@ -186,6 +187,7 @@ SECRETS = (NewToken, NewWebhook, str)
 """Results that no cache keeps."""
 KEYS: dict[Any, tuple[str, ...]] = {
     Calendar: ("name",),
+    ConnectionView: ("organization", "name"),
     Organization: ("name",),
     QueueInfo: ("name",),
     ScheduleView: ("organization", "name"),
