@@ -103,6 +103,20 @@ class Webhook(msgspec.Struct, kw_only=True, frozen=True):
     updated_at: datetime
 
 
+class SigningSecret(msgspec.Struct, frozen=True):
+    """What the messages of one owner are signed with, as the store keeps it: encrypted or not."""
+
+    owner: str
+    secret: str
+    previous: str | None = None
+
+    def __repr__(self) -> str:
+        """Return it without its contents."""
+        return f"SigningSecret({self.owner!r})"
+
+    __str__ = __repr__
+
+
 class DeliveryState(StrEnum):
     """What has become of a message."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping
 
 from rota.model.settings import Settings
@@ -10,24 +9,22 @@ from rota.vault.keyring import Keyring, key_file
 
 
 class MasterKeys:
-    """Gives the keyring as the key file is now. Thread-safe."""
+    """Gives the keyring as the key file is now. Thread-safe without a lock: two threads may read the file at once."""
 
     def __init__(self, settings: Settings, environ: Mapping[str, str]) -> None:
         """Take where keys may be; nothing is read yet."""
         self._settings = settings
         self._environ = environ
-        self._lock = threading.Lock()
-        self._seen: object = None
-        self._keyring: Keyring | None = None
+        self._last: tuple[object, Keyring] | None = None
 
     def keyring(self) -> Keyring:
         """Return the keyring; raise InvalidOption if the key file can't be used."""
-        seen = self._state()
-        with self._lock:
-            if self._keyring is None or seen != self._seen:
-                self._keyring = Keyring.load(self._settings, self._environ)
-                self._seen = seen
-            return self._keyring
+        seen, last = self._state(), self._last
+        if last is not None and last[0] == seen:
+            return last[1]
+        keyring = Keyring.load(self._settings, self._environ)
+        self._last = seen, keyring
+        return keyring
 
     def _state(self) -> object:
         """Return what is another as soon as the file is another."""

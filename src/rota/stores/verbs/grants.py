@@ -19,6 +19,7 @@ from rota.model.grants import (
     dependents,
     named_grants,
 )
+from rota.model.secrets import SecretPlace
 from rota.model.values import Instant, dashed, moment, undashed
 from rota.ports.store import DefinitionsChanged
 from rota.stores.verbs.db import Db, audit
@@ -98,6 +99,13 @@ def remove_those_on_job(db: Db, schedule_id: str, actor: Actor, now: Instant) ->
     """Remove the grants on a job that is dropped."""
     rows = db.rows("grants_on", target_kind=TargetKind.JOB, target_id=schedule_id)
     if remove(db, map(_grant, rows), actor, now):
+        db.change("advance_definitions")
+
+
+def remove_those_on_secret(db: Db, place: SecretPlace, actor: Actor, now: Instant) -> None:
+    """Remove the grants on a secret that is dropped: another one of its name is not what was granted."""
+    found = [_grant(row) for row in db.rows("grants_on", target_kind=TargetKind.SECRET, target_id=place.name)]
+    if remove(db, [grant for grant in found if grant.organization == place.organization], actor, now):
         db.change("advance_definitions")
 
 
