@@ -358,6 +358,7 @@ NOUNS: dict[str, str] = {
     "users": "Users",
     "roles": "Roles",
     "grants": "Grants",
+    "secrets": "Secrets",
     "tokens": "Tokens",
     "webhooks": "Webhooks",
     "audit": "Audit",

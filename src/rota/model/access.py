@@ -52,6 +52,7 @@ PERMITS: dict[Right, Permit] = {
     Right.DELETE_WEBHOOKS: Permit.MANAGE,
     Right.GRANT: Permit.MANAGE,
     Right.MANAGE_GRANTS: Permit.MANAGE,
+    Right.MANAGE_SECRETS: Permit.MANAGE,
     Right.MANAGE_TEMPLATES: Permit.MANAGE,
     Right.MANAGE_ORGANIZATIONS: Permit.MANAGE,
     Right.OPERATE: Permit.MANAGE,

@@ -13,7 +13,7 @@ import msgspec
 
 from rota.errors import InvalidOption, PermissionDenied
 from rota.model.checks import check_name, word_of
-from rota.model.grants import NOTHING, OF_ADMINS, Entitlement, Holdings, Privilege
+from rota.model.grants import NOTHING, OF_ADMINS, Entitlement, Holdings, Privilege, TargetKind
 
 NAME_MAX = 255
 
@@ -51,6 +51,7 @@ class Right(StrEnum):
     DELETE_WEBHOOKS = "delete webhooks"
     GRANT = "grant and revoke privileges"
     MANAGE_GRANTS = "manage roles and everybody's grants"
+    MANAGE_SECRETS = "create, change and delete secrets"
     MANAGE_TEMPLATES = "manage templates"
     MANAGE_ORGANIZATIONS = "manage organizations and users"
     OPERATE = "operate workers, pauses, recovery and transactions"
@@ -93,6 +94,7 @@ RIGHTS: dict[Right, dict[Role, Reach]] = {
         Right.DELETE_WEBHOOKS: (_ALL, _NONE, _NONE),
         Right.GRANT: (_ALL, _ORGANIZATION, _OWN),
         Right.MANAGE_GRANTS: (_ALL, _ORGANIZATION, _NONE),
+        Right.MANAGE_SECRETS: (_ALL, _ORGANIZATION, _NONE),
         Right.MANAGE_TEMPLATES: (_ALL, _NONE, _NONE),
         Right.MANAGE_ORGANIZATIONS: (_ALL, _NONE, _NONE),
         Right.OPERATE: (_ALL, _NONE, _NONE),
@@ -217,6 +219,16 @@ def grants_by_right(role: Role, privilege: Privilege, *, is_owner: bool) -> bool
 def may_grant(actor: Actor, wanted: Entitlement, holdings: Holdings, *, is_owner: bool) -> bool:
     """Say whether an actor may grant this: nobody grants what they have not."""
     return grants_by_right(actor.role, wanted.privilege, is_owner=is_owner) or holdings.may_grant(wanted)
+
+
+def uses(actor: Actor, kind: TargetKind, name: str, organization: str, holdings: Holdings) -> bool:
+    """Say whether an actor may use a connection or a secret: a manager any, an admin those of its organization, others what was granted."""
+    if actor.role is Role.MANAGER:
+        return True
+    if actor.organization != organization:
+        return False
+    wanted = Entitlement(Privilege.USE, kind, name)
+    return actor.role is Role.ADMIN or any(grant.entitlement == wanted for grant in holdings.grants)
 
 
 def act_in(actor: Actor, operation: Right, organization: str | None, holdings: Holdings = NOTHING) -> Actor:

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from rota.errors import InvalidName, InvalidOption
+from rota.errors import InvalidName, InvalidOption, NotFound
 
 NAME_MAX = 128
 VALUE_MAX_BYTES = 65_536
@@ -109,6 +109,12 @@ class KeyUse(msgspec.Struct, frozen=True):
     """Empty: webhook secrets that are not encrypted."""
     secrets: int = 0
     webhooks: int = 0
+
+
+def no_secret(place: SecretPlace) -> NotFound:
+    """Return the error of a secret that is not there."""
+    whose = f"in organization {place.organization!r}" if place.job is None else "of this job"
+    return NotFound(f"there is no {place} {whose}: `rota secret list` shows them")
 
 
 def check_secret_name(name: object) -> str:

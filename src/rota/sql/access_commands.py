@@ -65,7 +65,7 @@ def _target(run: Execution, target: Target | None) -> tuple[str, GrantTarget]:
     try:
         return organization, target_named(run.ask, target.kind, target.name, organization, schedule)
     except NotFound as error:
-        raise Refusal("target", str(error), code="unknown_role", sqlstate="42704") from None
+        raise Refusal("target", str(error), code=f"unknown_{target.kind.lower()}", sqlstate="42704") from None
 
 
 def _recipients(run: Execution, grantees: tuple[Grantee, ...], organization: str) -> list[Recipient]:

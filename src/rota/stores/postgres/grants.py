@@ -87,15 +87,7 @@ RIGHTS: dict[str, tuple[Grant, ...]] = {
         Grant("DELETE", "queue_clock"),
         NUMBERS,
     ),
-    "reader": (
-        Grant("SELECT", ALL),
-        # All that is known of a secret but its value.
-        Grant(
-            "SELECT",
-            "secrets",
-            columns="secret_id organization_id name schedule_id version key_id created_by created_at updated_at last_used_at",
-        ),
-    ),
+    "reader": (Grant("SELECT", ALL),),
 }
 # What serves HTTP does what people ask for, managers too, and runs a worker where it is `rota up`.
 RIGHTS["server"] = (

@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from rota.errors import NotFound, Refused, StillNeeded
+from rota.errors import Refused, StillNeeded
 from rota.model.gate import Actor
 from rota.model.grants import SHOWN
-from rota.model.secrets import KeyUse, Put, Rewrapped, Seal, Sealed, Secret, SecretPlace, SecretUse
+from rota.model.secrets import KeyUse, Put, Rewrapped, Seal, Sealed, Secret, SecretPlace, SecretUse, no_secret
 from rota.model.values import Instant, dashed, moment, moment_of, undashed
 from rota.model.webhooks import SigningSecret, sealing_key
 from rota.stores.verbs import grants
@@ -131,12 +131,6 @@ def master_keys(db: Db) -> list[KeyUse]:
 
 
 # ---- rows -------------------------------------------------------------------------------------------------------------
-
-
-def no_secret(place: SecretPlace) -> NotFound:
-    """Return the error of a secret that is not there."""
-    whose = f"in organization {place.organization!r}" if place.job is None else "of this job"
-    return NotFound(f"there is no {place} {whose}: `rota secret list` shows them")
 
 
 def _there(db: Db, place: SecretPlace) -> Secret | None:
