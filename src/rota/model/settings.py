@@ -237,6 +237,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     sql_paths: Annotated[str, Doc("folders and files, with commas between them, whose SQLite databases SQL jobs may use; empty: none")] = ""
     progress_interval: Annotated[float, Doc("shortest time between two stored progress reports of a run", 0)] = 0.5
 
+    master_key_file: Annotated[
+        str,
+        Doc(
+            "file of the keys that secrets are encrypted with, one a line, closed to others (mode 0600); empty: systemd's credential"
+            " rota-master-key, or none"
+        ),
+    ] = ""
     synchronous: Annotated[
         str, Doc("SQLite durability: FULL survives power loss, NORMAL may lose the last commits", words=("FULL", "NORMAL"))
     ] = "FULL"

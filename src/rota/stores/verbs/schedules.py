@@ -36,7 +36,7 @@ from rota.model.schedules import (
 from rota.model.values import Instant, moment
 from rota.model.webhooks import WAIT_MAX
 from rota.ports.schedules import Beat, Change, DueSchedule
-from rota.stores.verbs import grants
+from rota.stores.verbs import grants, secrets
 from rota.stores.verbs.db import Db, audit
 
 _encode = msgspec.json.Encoder().encode
@@ -264,6 +264,7 @@ def take_away(db: Db, before: Schedule, actor: Actor, now: Instant) -> None:
     if before.own is not None:
         db.change("drop_own_template", template_id=before.own.id, now=now)
     grants.remove_those_on_job(db, before.id, actor, now)
+    secrets.drop_those_of_job(db, before.id, actor, now)
     _audit(db, actor, now, "schedule.delete", before, before=said(before))
 
 

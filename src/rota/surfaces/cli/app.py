@@ -76,6 +76,7 @@ BY_HAND = {
     "reopen": "as promote",
     "login": "a link for a browser; over HTTP and in Python nobody needs one",
     "job run-now": "the time of `job update`, under the word that people look for",
+    "secret key": "reads no store",
     "group create": "members as NAME or NAME:{JSON}",
     "admin job list": "a query over sys.jobs",
     "admin job runs": "a query over sys.job_runs",
@@ -195,6 +196,7 @@ branch(app, "organization", "Tenants that share this store, and their limits.", 
 branch(app, "user", "People, and what they may do.", "users", panel="Share")
 branch(app, "role", "Roles of organizations, which privileges are granted to.", "roles", panel="Share")
 branch(app, "grant", "Privileges: who was granted what.", "grants", panel="Share")
+branch(app, "secret", "Values that jobs are given, encrypted in the store.", "secrets", "keys:key", panel="Share")
 branch(app, "token", "Keys to the HTTP API and the dashboard.", "tokens", panel="Share")
 branch(app, "webhook", "Addresses that receive events, and the delivery results.", "webhooks", panel="Share")
 
