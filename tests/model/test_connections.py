@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from rota.errors import InvalidInput, InvalidName, InvalidOption
 from rota.model.connections import SCHEMES, Connection, DatabaseKind, check_connection
-from rota.model.gate import Actor, Role, may_use_connection
+from rota.model.gate import Actor, Role, uses
 from rota.model.grants import Grant, GranteeKind, Privilege, TargetKind, holdings_of
 
 CANARY = "hunter2"
@@ -155,4 +155,4 @@ TABLE = [
 @pytest.mark.parametrize(("role", "organization", "grants", "may"), TABLE)
 def test_a_connection_is_used_by_managers_admins_of_its_organization_and_those_it_was_granted_to(role, organization, grants, may):
     actor = Actor("bob", organization, role)
-    assert may_use_connection(actor, "acme", "dw", holdings_of("bob", organization, grants)) is may
+    assert uses(actor, TargetKind.CONNECTION, "dw", "acme", holdings_of("bob", organization, grants)) is may

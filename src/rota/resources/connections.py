@@ -10,14 +10,16 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from rota.compose import make_prober
-from rota.errors import ChangedMeanwhile, InvalidOption, NotFound, PermissionDenied, Refused
+from rota.compose import make_checker
+from rota.errors import ChangedMeanwhile, NotFound, PermissionDenied, Refused
 from rota.model.connections import DEFAULT, Connection, ConnectionView, check_connection, seen_by
-from rota.model.gate import RIGHTS, Reach, Right, may_use_connection
+from rota.model.gate import RIGHTS, Reach, Right, uses
+from rota.model.grants import TargetKind
 from rota.model.shapes import Organization, Shape
 from rota.model.values import dashed
 from rota.operation import Ask, Resource, operation
-from rota.ports.runner import Database, UnfitDatabase, Unreachable
+from rota.orders import database_of, passwords_of
+from rota.ports.runner import UnfitDatabase, Unreachable
 
 TESTS_MAX = 4
 """Tests at a time in one process: each waits for its database on a thread that others need."""
@@ -109,16 +111,13 @@ class Connections(Resource):
     def test(self, ask: Ask, name: Name, *, organization: Organization = None) -> ConnectionTest:
         """Log in to the database of a connection from this process, and check that jobs may use it. It is not recorded."""
         present = managed(ask, name, organization)
-        prober = make_prober(ask.settings, ask.store)
-        if prober is None:
-            raise InvalidOption("no database can be tested from here: the runner for SQL is not installed")
-        database = Database(name=present.name, url=present.url, user=present.login, password=_password(ask, present), multi=present.multi)
+        database = database_of(present, passwords_of(ask.session, ask.store, present))
         if not _tests.acquire(blocking=False):
             raise Refused(f"{TESTS_MAX} tests of connections are under way here: try again when one has finished")
         started = time.monotonic()
         error = None
         try:
-            prober.probe(database)
+            make_checker(ask.settings, ask.store.url).probe(database)
         except (Unreachable, UnfitDatabase) as problem:
             error = str(problem)
         finally:
@@ -174,7 +173,7 @@ def visible_connections(ask: Ask) -> builtins.list[ConnectionView]:
     return [
         seen_by(each, manager=manager)
         for each in ask.store.connections()
-        if ask.scope.organization in {None, each.organization} and may_use_connection(who, *each.key, holdings)
+        if ask.scope.organization in {None, each.organization} and uses(who, TargetKind.CONNECTION, each.name, each.organization, holdings)
     ]
 
 
@@ -189,11 +188,3 @@ def _refuse_default(ask: Ask, name: str) -> None:
 
 def _no_connection(name: str, organization: str) -> NotFound:
     return NotFound(f"there is no connection {name!r} in organization {organization!r}: `rota connection list` shows them")
-
-
-def _password(ask: Ask, connection: Connection) -> str | None:
-    """Return the password of a connection; None: it needs none."""
-    del ask
-    if connection.secret is not None:
-        raise Refused(f"the secret {connection.secret!r} can't be opened from here: secrets are not available yet")
-    return None
