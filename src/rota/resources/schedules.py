@@ -18,8 +18,8 @@ from rota.lab.forecasts import Verified
 from rota.model.call import Call
 from rota.model.checks import ago, whole
 from rota.model.gate import Actor, Right
-from rota.model.schedule_options import OPTIONS, ScheduleOptions
 from rota.model.kinds import is_kind
+from rota.model.schedule_options import OPTIONS, ScheduleOptions
 from rota.model.schedules import Fate, Schedule, ScheduleState, next_due
 from rota.model.shapes import NAME_MAX, Limit, Name, Organization, Params, Shape
 from rota.model.values import LATEST, Job, undashed
