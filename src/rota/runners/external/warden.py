@@ -366,7 +366,7 @@ def kill_below(pid: int) -> bool:
         parent = parents.pop()
         for child in children_of(parent):
             state, its_parent = look_at(child)
-            if state in DEAD or (parent != pid and its_parent != parent):
+            if state in DEAD or parent not in (pid, its_parent):
                 continue
             lived = True
             parents.append(child)
@@ -375,7 +375,7 @@ def kill_below(pid: int) -> bool:
 
 
 def kill_child(pid: int, parent: int, *, ours: bool) -> None:
-    """Kill a process if it is this one's child. One of ours keeps its number until we reap it; another's may belong to a stranger by now."""
+    """Kill a process if it is this one's child. One of ours keeps its number until we reap it; another's may be a stranger's by now."""
     try:
         descriptor = os.pidfd_open(pid)
     except OSError:
