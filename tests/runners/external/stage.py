@@ -261,14 +261,20 @@ def processes(run_uuid: str) -> list[int]:
     return [pid for pid in _pids() if token in _environment(pid)]
 
 
-def in_namespace(ran: Ran) -> list[int]:
-    """Return the processes of a run's namespace, which the first line of its output names: `pid:[4026532181]`.
+def namespace_is_empty(ran: Ran) -> bool:
+    """Say whether the namespace of a run, which the first line of its output names, has no process: also none that hides its environment.
 
-    The kernel gives the name to another namespace when the run is over: what was started after that is not of this run.
+    The kernel gives the name to another namespace as soon as the run is over. What was started later is not of this run; what another
+    test has started in the same instant has another run in its environment, or is over soon, which a survivor is not.
     """
     name = ran.out.split("\n")[0]
     assert name.startswith("pid:["), ran
-    return [pid for pid in _pids() if _namespace(pid) == name and _started(pid) < ran.ended]
+
+    def left() -> list[int]:
+        found = [pid for pid in _pids() if _namespace(pid) == name and _started(pid) < ran.ended]
+        return [pid for pid in found if TOKEN not in (own := _environment(pid)) or ran.run_uuid.encode() in own]
+
+    return eventually(lambda: not left(), within=5, what="the namespace of the run is empty")
 
 
 def children(pid: int) -> list[int]:

@@ -22,8 +22,8 @@ from tests.runners.external.stage import (
     OPPOSITE,
     WAYS,
     children,
-    in_namespace,
     is_gone,
+    namespace_is_empty,
     order,
     processes,
     wait_for_processes,
@@ -57,7 +57,7 @@ def test_what_a_command_leaves_behind_ends_with_it(stage, left):
     assert ran.seconds < patient(5)
     assert processes(ran.run_uuid) == []
     if ran.isolated:
-        assert in_namespace(ran) == []
+        assert namespace_is_empty(ran)
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_no_round_leaves_a_survivor(stage):
         ran = stage.run(script, stop=StopReason.CANCEL, grace_seconds=0.05)
         assert ran.outcome == Stopped()
         assert processes(ran.run_uuid) == []
-        assert not ran.isolated or in_namespace(ran) == []
+        assert not ran.isolated or namespace_is_empty(ran)
 
 
 def test_a_killed_worker_leaves_nothing_running(stage):
