@@ -5,6 +5,7 @@ Survivors are counted by the run's id in their environment, and by their namespa
 
 from __future__ import annotations
 
+import math
 import os
 import pickle
 import signal
@@ -65,6 +66,8 @@ class Ran(NamedTuple):
     run_uuid: str
     isolated: bool
     forced: bool
+    ended: float
+    """In seconds since the machine was started."""
 
 
 class Stage:
@@ -136,12 +139,13 @@ class Stage:
                 stopper.start()
             began = time.monotonic()
             outcome = runner.run(order(body, run_uuid, timeout_s=timeout_s, secrets=secrets), control)
-            seconds = time.monotonic() - began
+            seconds, ended = time.monotonic() - began, time.clock_gettime(time.CLOCK_BOOTTIME)
             if stop is not None:
                 stopper.join()
             isolated = runner.isolation.program is not None
             assert isolated == (self.way.isolation != "off"), runner.isolation
-            return Ran(outcome, control.out.decode("utf-8", "replace"), control.err.decode(), seconds, run_uuid, isolated, control.forced)
+            out, err = control.out.decode("utf-8", "replace"), control.err.decode()
+            return Ran(outcome, out, err, seconds, run_uuid, isolated, control.forced, ended)
 
         ran = self.do(work)
         print(f"{self.way}: {'namespaces' if ran.isolated else 'no namespaces'}, {ran.seconds:.2f} s, {ran.outcome}")
@@ -257,9 +261,20 @@ def processes(run_uuid: str) -> list[int]:
     return [pid for pid in _pids() if token in _environment(pid)]
 
 
-def in_namespace(name: str) -> list[int]:
-    """Return the processes of a namespace, as /proc names it: `pid:[4026532181]`."""
-    return [pid for pid in _pids() if _namespace(pid) == name]
+def namespace_is_empty(ran: Ran) -> bool:
+    """Say whether the namespace of a run, which the first line of its output names, has no process: also none that hides its environment.
+
+    The kernel gives the name to another namespace as soon as the run is over. What was started later is not of this run; what another
+    test has started in the same instant has another run in its environment, or is over soon, which a survivor is not.
+    """
+    name = ran.out.split("\n")[0]
+    assert name.startswith("pid:["), ran
+
+    def left() -> list[int]:
+        found = [pid for pid in _pids() if _namespace(pid) == name and _started(pid) < ran.ended]
+        return [pid for pid in found if TOKEN not in (own := _environment(pid)) or ran.run_uuid.encode() in own]
+
+    return eventually(lambda: not left(), within=5, what="the namespace of the run is empty")
 
 
 def children(pid: int) -> list[int]:
@@ -290,6 +305,15 @@ def _environment(pid: int) -> bytes:
         return Path(f"/proc/{pid}/environ").read_bytes()
     except OSError:
         return b""
+
+
+def _started(pid: int) -> float:
+    """Return when a process was started, in seconds since the machine was, one step of the kernel's clock late at most."""
+    try:
+        ticks = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+    except OSError:
+        return math.inf
+    return (ticks + 1) / os.sysconf("SC_CLK_TCK")
 
 
 def _namespace(pid: int) -> str:

@@ -20,9 +20,10 @@ from tests.runners.external.stage import (
     GRACE_S,
     ISOLATED,
     OPPOSITE,
+    WAYS,
     children,
-    in_namespace,
     is_gone,
+    namespace_is_empty,
     order,
     processes,
     wait_for_processes,
@@ -40,6 +41,9 @@ HOLDS_OUTPUT = "sleep 600 & echo ready; "
 IGNORES_TERM = "trap '' TERM; echo ready; while :; do sleep 0.05; done"
 CLOSES_OUTPUT = "echo ready; exec >&- 2>&-; sleep 600"
 FORKS = "i=0; while [ $i -lt 300 ]; do sleep 600 & i=$((i+1)); done; echo made $i; wait"
+BOMB = "$| = 1; $SIG{TERM} = 'IGNORE'; print 'ready'; while (1) { defined fork or select undef, undef, undef, 0.001 }"
+ROOM = 120
+"""Processes that commands may have in these tests, beside those that other tests have as the same user."""
 CHAIN = "$| = 1; $SIG{TERM} = 'IGNORE'; print 'ready'; while (1) { exit if fork }"
 
 
@@ -53,7 +57,7 @@ def test_what_a_command_leaves_behind_ends_with_it(stage, left):
     assert ran.seconds < patient(5)
     assert processes(ran.run_uuid) == []
     if ran.isolated:
-        assert in_namespace(ran.out.split("\n")[0]) == []
+        assert namespace_is_empty(ran)
 
 
 @pytest.mark.parametrize(
@@ -84,9 +88,24 @@ def test_the_executor_can_shorten_the_grace(stage):
 
 
 def test_a_command_that_only_forks_and_exits_is_caught(stage):
-    ran = stage.run(stage.script(CHAIN, shell="/usr/bin/perl"), timeout_s=0.3)
+    ran = stage.run(stage.script(CHAIN, shell="/usr/bin/perl"), timeout_s=60)
     assert isinstance(ran.outcome, Completed), ran
     assert ran.seconds < patient(5)
+    assert processes(ran.run_uuid) == []
+
+
+def test_a_command_that_forks_as_often_as_it_may_is_ended_with_all_its_copies(stage):
+    ran = stage.run(stage.script(BOMB, shell="/usr/bin/perl"), timeout_s=0.3, processes=threads_of_nobody() + ROOM)
+    assert ran.outcome == TimedOut(0.3)
+    assert ran.seconds < 0.3 + GRACE_S + patient(2)
+    assert processes(ran.run_uuid) == []
+
+
+@pytest.mark.parametrize("stage", [way for way in WAYS if way.root or way.isolation == "require"], ids=str, indirect=True)
+def test_a_command_can_not_kill_its_warden(stage):
+    ran = stage.run(stage.script(f"{SETSID} kill -9 $PPID; echo still here"))
+    assert isinstance(ran.outcome, Completed)
+    assert "still here" in ran.out
     assert processes(ran.run_uuid) == []
 
 
@@ -97,7 +116,7 @@ def test_no_round_leaves_a_survivor(stage):
         ran = stage.run(script, stop=StopReason.CANCEL, grace_seconds=0.05)
         assert ran.outcome == Stopped()
         assert processes(ran.run_uuid) == []
-        assert not ran.isolated or in_namespace(ran.out.split("\n")[0]) == []
+        assert not ran.isolated or namespace_is_empty(ran)
 
 
 def test_a_killed_worker_leaves_nothing_running(stage):
@@ -209,7 +228,7 @@ def test_processor_time_is_limited(stage):
 
 
 def test_forks_are_limited(stage):
-    ran = stage.run(stage.script(FORKS), timeout_s=20, processes=threads_of_nobody() + 40)
+    ran = stage.run(stage.script(FORKS), timeout_s=20, processes=threads_of_nobody() + ROOM)
     assert isinstance(ran.outcome, Failed)
     assert "ork" in ran.outcome.error, ran
     assert "made" not in ran.out

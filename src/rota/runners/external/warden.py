@@ -27,9 +27,12 @@ PROGRAM_FD, SECRETS_FD, STATUS_FD = 3, 4, 5
 """Descriptors of the command: its own program, its secrets, and where bubblewrap reports."""
 SPARE_FD = 20
 """From here on descriptors are put while others are moved to their places."""
-PAUSE_MS = 2
-"""Between two rounds of killing, when several have not been enough."""
-ROUNDS = 20
+PAUSE_S = 0.0005
+"""Between two rounds of killing: what is killed needs the processor to end."""
+ROUNDS = 50
+ENDING_MS = 1
+"""How long to wait for the end of something that was killed."""
+DEAD = ("Z", "X", "x")
 OOM_FIRST = "1000"
 
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 1, 4, 36, 38
@@ -60,7 +63,6 @@ class Warden:
         self._cpu_s = 0.0
         self._reports = b""
         self._status_pipe = -1
-        self._rounds = 0
         self._bell, ringer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         for number in IGNORED:
             signal.signal(number, signal.SIG_IGN)
@@ -135,8 +137,14 @@ class Warden:
         if self._kill_at is not None and now >= self._kill_at and self._status is None:
             self._killed = self._ending = True
         if self._ending:
-            self._rounds += 1
-            kill_below(os.getpid())
+            self._end()
+
+    def _end(self) -> None:
+        """Kill until nothing lives, for a number of rounds at most; then the dead are reaped, and if something is left it begins again."""
+        for _ in range(ROUNDS):
+            if not kill_below(os.getpid()):
+                return
+            time.sleep(PAUSE_S)
 
     def _wait(self) -> None:
         poll = select.poll()
@@ -156,7 +164,7 @@ class Warden:
 
     def _patience_ms(self) -> int | None:
         if self._ending:
-            return 0 if self._rounds < ROUNDS else PAUSE_MS
+            return ENDING_MS
         ends = [end for end in (self._lease, self._kill_at) if end is not None]
         return max(0, int((min(ends) - time.monotonic()) * 1000) + 1) if ends else None
 
@@ -347,28 +355,33 @@ def switch(uid: int, gid: int) -> None:
 # ---- ending -----------------------------------------------------------------------------------------------
 
 
-def kill_below(pid: int) -> None:
-    """Kill all that this process has started, as far as it can be seen now: again until there is nothing."""
-    below = children_of(pid)
-    for child in below:
-        # Not reaped yet, so the number is still its own.
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(child, signal.SIGKILL)
-    while below:
-        parent = below.pop()
+def kill_below(pid: int) -> bool:
+    """Kill all that this process has started, as far as it can be seen now; return whether any of it lived.
+
+    Nothing is reaped: the dead still count as processes of their user, so one that forks and forks soon finds no more room to.
+    """
+    lived = False
+    parents = [pid]
+    while parents:
+        parent = parents.pop()
         for child in children_of(parent):
-            below.append(child)
-            kill_child(child, parent)
+            state, its_parent = look_at(child)
+            if state in DEAD or parent not in (pid, its_parent):
+                continue
+            lived = True
+            parents.append(child)
+            kill_child(child, parent, ours=parent == pid)
+    return lived
 
 
-def kill_child(pid: int, parent: int) -> None:
-    """Kill a process if it still is this one's child: others reap it, and its number may belong to a stranger by now."""
+def kill_child(pid: int, parent: int, *, ours: bool) -> None:
+    """Kill a process if it is this one's child. One of ours keeps its number until we reap it; another's may be a stranger's by now."""
     try:
         descriptor = os.pidfd_open(pid)
     except OSError:
         return
     try:
-        if parent_of(pid) == parent:
+        if ours or look_at(pid)[1] == parent:
             signal.pidfd_send_signal(descriptor, signal.SIGKILL)
     except OSError:
         return
@@ -386,17 +399,18 @@ def children_of(pid: int) -> list[int]:
     except (FileNotFoundError, ProcessLookupError):
         return found
     if not found and not CHILDREN_LISTED:
-        return [int(name) for name in os.listdir("/proc") if name.isdigit() and parent_of(int(name)) == pid]
+        return [int(name) for name in os.listdir("/proc") if name.isdigit() and look_at(int(name))[1] == pid]
     return found
 
 
-def parent_of(pid: int) -> int | None:
-    """Return the parent of a process; None: it is gone."""
+def look_at(pid: int) -> tuple[str, int]:
+    """Return the state of a process, as `ps` has it, and its parent; "" and 0: it is gone."""
     try:
         text = read(f"/proc/{pid}/stat")
     except OSError:
-        return None
-    return int(text.rpartition(")")[2].split()[1])
+        return "", 0
+    state, parent = text.rpartition(")")[2].split()[:2]
+    return state, int(parent)
 
 
 CHILDREN_LISTED = os.path.exists(f"/proc/self/task/{os.getpid()}/children")
