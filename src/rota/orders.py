@@ -56,8 +56,8 @@ class Orders:
         work = self._store.work_of(job.number)
         if work is None or work.body is None:
             raise NotFound("what this job does is not in the store any more")
-        # A job of a schedule is its owner's. One from a template does what the template's author wrote.
-        who = owner_of(self._session, self._store, job.owner if work.schedule_id else work.created_by, job.organization_id)
+        # A job that SQL has created is its owner's. One from a template does what the template's author wrote, whoever enqueued it.
+        who = owner_of(self._session, self._store, work.created_by if work.shared else job.owner, job.organization_id)
         connection = self._connection(job, work, who)
         params = decode_params(job.params)
         names = {*work.secrets, *secrets_in(params)}

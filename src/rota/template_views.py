@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
 from rota.engine.registry import Known
 from rota.model.backoff import Backoff
 from rota.model.definitions import TemplateState
+from rota.model.schedules import JobKind
 from rota.model.templates import OF_THE_HANDLER, Rate, Source, said_by
 
 _backoff = msgspec.json.Decoder(Backoff)
@@ -46,6 +47,12 @@ class TemplateView(msgspec.Struct, kw_only=True, frozen=True):
     """For each of the fields above: whether its value comes from a setting, from the code or from an operator."""
     created_at: datetime | None = None
     updated_at: datetime | None = None
+    kind: JobKind = JobKind.PYTHON
+    """python, sql or external."""
+    body: str | None = None
+    """SQL or a command, to those who manage templates; None in lists, and for Python."""
+    connection: str | None = None
+    secrets: tuple[str, ...] = ()
     digest: str | None = None
     """Of the parameters of its newest handler; None: not recorded, or a list of templates."""
     params_schema: dict[str, Any] | None = None
@@ -70,4 +77,7 @@ def template_view(known: Known) -> TemplateView:
         sources=sources,
         created_at=record.created_at,
         updated_at=record.updated_at,
+        kind=record.kind,
+        connection=cast("str | None", record.defaults.get("connection")),
+        secrets=tuple(cast("list[str]", record.defaults.get("secrets", ()))),
     )

@@ -53,6 +53,7 @@ LANDED = {
     "postgres/0020_audit_events.sql": "72f54c3a170416b4",
     "postgres/0021_connections.sql": "9f3870144f75e35c",
     "postgres/0022_secrets.sql": "e3901c2db1474b82",
+    "postgres/0023_kinds.sql": "5237bdf549bfda54",
     "sqlite/0001_wheel.sql": "ca1b65141e685d9b",
     "sqlite/0002_trust.sql": "7e7507dbfdf193bd",
     "sqlite/0003_time.sql": "e5a8638752ef17d9",
@@ -76,6 +77,7 @@ LANDED = {
     "sqlite/0021_audit_events.sql": "bcae3f37b478f127",
     "sqlite/0022_connections.sql": "93acb9034484a71b",
     "sqlite/0023_secrets.sql": "1690b520846357ad",
+    "sqlite/0024_kinds.sql": "5237bdf549bfda54",
 }
 """The digest of every migration. A new migration adds its line, which the test below prints."""
 

@@ -35,6 +35,12 @@ def no_handler(own: OwnTemplate) -> str:
     return f"there is no handler {own.job_type!r} to call: start a worker that has it, or change the job with ALTER JOB … SET CALL"
 
 
+def _version(known: Known, own: OwnTemplate | None) -> str | None:
+    if own is not None:
+        return VERSION_META % own.version
+    return VERSION_META % known.record.version if known.is_work and known.record is not None else None
+
+
 class Cast(msgspec.Struct, frozen=True):
     """What the jobs of one template, owner and organization have in common."""
 
@@ -120,7 +126,7 @@ class DueRows:
             owner=schedule.created_by,
             queue=known.force.queue,
             lane=self._registry.lane(known.name, known.force.queue),
-            meta=None if own is None else VERSION_META % own.version,
+            meta=_version(known, own),
         )
         queue_ttl = known.force.queue_ttl
         return Cast(known, row, None if queue_ttl is None else round(queue_ttl * SECOND))

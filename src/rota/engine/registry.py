@@ -26,6 +26,7 @@ from rota.model.kinds import RUNNER, is_kind
 from rota.model.lanes import JobLane, ParamNames, Takes
 from rota.model.ordering import priority_of
 from rota.model.schedule_options import schedule_said
+from rota.model.schedules import JobKind
 from rota.model.schema_check import SchemaCheck
 from rota.model.settings import Settings
 from rota.model.signals import PermanentError, Rules
@@ -95,6 +96,12 @@ class Known(msgspec.Struct, kw_only=True):
         self.special = bool(
             force.requires_permission is not None or force.dedup_window or force.submit_limit or force.default_params is not None
         )
+        self.special = self.special or self.is_work
+
+    @property
+    def is_work(self) -> bool:
+        """It is SQL or a command, whose jobs carry the version that they were enqueued with."""
+        return self.record is not None and self.record.kind is not JobKind.PYTHON
 
 
 class Named(msgspec.Struct, frozen=True):
@@ -354,7 +361,7 @@ class Registry:
     def _take_all(self, templates: list[Template]) -> None:
         there = {template.name for template in templates}
         for name in [name for name in self._known if name not in there]:
-            if name in self.handlers and name not in self._imported:
+            if name in self.handlers and name not in self._imported and name not in self._kinds:
                 # Dropped from the store while its code is here: the next job of it records it anew.
                 self._known[name].template_id, self._unsynced = None, True
             else:
@@ -367,7 +374,7 @@ class Registry:
     def _take(self, template: Template) -> None:
         name, handler = template.name, self.handlers.get(template.name)
         recorded, people = from_object(template.defaults), from_object(template.overrides)
-        if handler is None:
+        if handler is None or template.kind is not JobKind.PYTHON:
             code, force = recorded, in_force(name, self._settings, recorded, people)
         elif name in self._imported:
             code = replace(recorded, executor=handler.executor)
@@ -375,7 +382,8 @@ class Registry:
         else:
             code = self._known[name].code
             force = in_force(name, self._settings, code, besides_handler(people))
-        digest = "" if handler is None or name in self._imported else handler.codec.digest
+        plain = handler is None or name in self._imported or template.kind is not JobKind.PYTHON
+        digest = "" if plain or handler is None else handler.codec.digest
         self._known[name] = Known(
             name=name,
             code=code,

@@ -277,6 +277,8 @@ class Submitter:
         if force.dedup_window and row.origin == Origin.API:
             row.job_hash = job_hash(actor.organization, known.name, params)
             row.dedup_window = round(force.dedup_window * SECOND)
+        if known.is_work and known.record is not None:
+            row.meta = with_version(row.meta, known.record.version)
         if force.submit_limit is not None:
             row.submit_limit, row.submit_window = force.submit_limit.count, force.submit_limit.window
 
@@ -337,6 +339,12 @@ def tags_of(given: Sequence[str]) -> str:
     if len(labels) > TAGS_MAX:
         raise InvalidOption(f"tags has {len(labels):,} labels, and a job has at most {TAGS_MAX}")
     return msgspec.json.encode(labels).decode()
+
+
+def with_version(meta: str | None, version: int) -> str:
+    """Return what a job carries with the version of its definition, which a later one does not change."""
+    said: dict[str, Any] = {} if meta is None else msgspec.json.decode(meta)
+    return msgspec.json.encode(said | {"template_version": version}).decode()
 
 
 def job_hash(organization: str, template: str, params: Mapping[str, Any] | None) -> str:

@@ -34,10 +34,12 @@ class JobWork(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     """Of the job, or of the template."""
     schedule_id: str | None = None
-    """The job of the catalog; None: it was enqueued from a template."""
+    """The job of the catalog, or a schedule; None: it was enqueued."""
     run_as: str | None = None
     created_by: str
     """Who wrote this version."""
+    shared: bool = False
+    """It is a template of its own, that anybody may make jobs of, and not the body of one job."""
 
     @property
     def connection(self) -> str | None:

@@ -48,6 +48,13 @@ class Definitions(Protocol):
         Raise ChangedMeanwhile, writing nothing, if a `version` is given and is not the one it has; one that is not there has 0.
         """
 
+    def define_template(self, template: Template, *, actor: Actor, now: Instant, version: int | None = None) -> Template:
+        """Create or change a template that is SQL or a command: kind, body and defaults. Again: nothing more. Audited, without its body.
+
+        Jobs that were enqueued keep the version they were enqueued with. Raise Refused if the name is that of a template in Python, and
+        ChangedMeanwhile as `set_template` does.
+        """
+
     def set_template_state(self, name: str, state: TemplateState, *, actor: Actor, now: Instant, version: int | None = None) -> Template:
         """Enable, disable or archive a template. Again: nothing more. Audited. Raise UnknownTemplate, ChangedMeanwhile."""
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import builtins
 import logging
-from collections.abc import Iterable
-from typing import Annotated, Literal, TypedDict, Unpack
+import shlex
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, Literal, TypedDict, Unpack
 
 import msgspec
 
@@ -16,25 +17,29 @@ from rota.model.backoff import Backoff, StrictBackoff
 from rota.model.checks import check_name
 from rota.model.definitions import Template, TemplateState
 from rota.model.gate import Right
-from rota.model.schedules import Schedule, ScheduleState
+from rota.model.handler import kind_handler
+from rota.model.kinds import RUNNER, is_kind
+from rota.model.schedules import JobKind, Schedule, ScheduleState
+from rota.model.secrets import check_secret_name
 from rota.model.shapes import Params, Priority, Shape, Span
 from rota.model.templates import FIELDS, OF_THE_HANDLER, Rate, Spec, as_object, check_defaults, from_object, in_force, spec_of
 from rota.operation import Ask, Resource, operation
+from rota.task import Home, PlainTask, Task
 from rota.template_views import TemplateView, template_view
 
 log = logging.getLogger("rota.templates")
 
+BODY_MAX_CHARS = 1_000_000
+"""Characters of an SQL text or a command."""
 TemplateName = Annotated[str, Shape("The template's name or id.", "send_email", "TEMPLATE")]
 RateLike = Annotated[Rate | str | tuple[int, float], Shape("At most N in a window of time.", "10/60s", "RATE", wire=dict[str, float] | str)]
 
 
-class TemplateOptions(TypedDict, total=False):
-    """The fields of a template that operators can set. What is left out stays; None removes a limit."""
+class WorkOptions(TypedDict, total=False):
+    """The fields of any template. What is left out stays; None removes a limit."""
 
     display_name: Annotated[str, Shape("Name shown to people.", "Send an email", "TEXT")]
     description: Annotated[str | None, Shape("What its jobs do.", metavar="TEXT")]
-    handler: Annotated[str, Shape("Where its code is. A new template needs it.", "package.module:function", "PATH")]
-    executor: Annotated[Literal["thread", "async", "process", "inline"], Shape("thread, async, process or inline.", "process", "WORD")]
     priority: Priority
     timeout: Annotated[Span, Shape("Longest run of one attempt.")]
     max_retries: Annotated[int, Shape("Retries after a failure.", metavar="N")]
@@ -54,6 +59,19 @@ class TemplateOptions(TypedDict, total=False):
     default_params: Annotated[Params | None, Shape("Params that a job has unless it sets its own.")]
 
 
+class TemplateOptions(WorkOptions, total=False):
+    """The fields of a template that operators can set. What is left out stays; None removes a limit."""
+
+    handler: Annotated[str, Shape("Where its code is. A new template needs it.", "package.module:function", "PATH")]
+    executor: Annotated[Literal["thread", "async", "process", "inline"], Shape("thread, async, process or inline.", "process", "WORD")]
+
+
+ConnectionName = Annotated[
+    str | None, Shape("The connection that its SQL uses. Default: the one called default of the job's organization.", "warehouse", "NAME")
+]
+SecretNames = Annotated[builtins.list[str] | None, Shape("Secrets that its jobs are given.", ["api_key"], "NAME")]
+
+
 class Templates(Resource):
     """The templates of the store."""
 
@@ -68,7 +86,11 @@ class Templates(Resource):
     @operation(Right.READ, http="GET /templates/{name}", cli="template get", etag=True)
     def get(self, ask: Ask, name: TemplateName) -> TemplateView:
         """Return one template, archived or not: what is in force, and where each value comes from."""
-        view = template_view(_known(ask, name))
+        known = _known(ask, name)
+        view = template_view(known)
+        if known.is_work and known.record is not None and ask.may(Right.MANAGE_TEMPLATES) is not None:
+            # Its text may hold a secret.
+            view = msgspec.structs.replace(view, body=known.record.body)
         newest = ask.store.newest_params(view.name)
         return view if newest is None else msgspec.structs.replace(view, digest=newest.digest, params_schema=newest.schema)
 
@@ -86,6 +108,43 @@ class Templates(Resource):
         check_overrides(ask, name, overrides)
         _put(ask, name, overrides=overrides)
         return template_view(_known(ask, name))
+
+    @operation(Right.MANAGE_TEMPLATES, http="PUT /templates/{name}/work", cli="template define", etag=True)
+    def define(
+        self,
+        ask: Ask,
+        name: TemplateName,
+        *,
+        sql: Annotated[str | None, Shape("The statement that its jobs run. :name stands for a param.", "SELECT 1", "TEXT")] = None,
+        command: Annotated[str | None, Shape("The command that its jobs run.", "/usr/bin/backup --all", "TEXT")] = None,
+        connection: ConnectionName = None,
+        secrets: SecretNames = None,
+        **options: Unpack[WorkOptions],
+    ) -> TemplateView:
+        """Define a template that is SQL or a command. Jobs that were enqueued before a change keep what they were enqueued with."""
+        work = work_of(ask, sql=sql, command=command, connection=connection, secrets=secrets or ())
+        name = ask.session.template_name(name)
+        check_name(name, "template", ask.settings.name_max)
+        if is_kind(name):
+            raise InvalidOption(f"template name {name!r} begins like a kind of job: choose another")
+        defaults = as_object(spec_of(options)) | {"executor": RUNNER} | work.defaults
+        template = msgspec.structs.replace(new_template(ask, name), kind=work.kind, body=work.body, defaults=defaults)
+        check_defaults(in_force(name, ask.settings, from_object(defaults), Spec()), handler=None)
+        ask.store.define_template(template, actor=ask.who, now=ask.now, version=ask.version)
+        ask.session.poke()
+        return template_view(_known(ask, name))
+
+    def sql(
+        self, name: str, sql: str, *, connection: str | None = None, secrets: Iterable[str] = (), **options: Unpack[WorkOptions]
+    ) -> Task[..., Any]:
+        """Define a template that is SQL, and return its task: `task.enqueue(region="eu")` binds :region."""
+        view = self.define(name, sql=sql, connection=connection, secrets=builtins.list(secrets), **options)
+        return work_task(self, view.name)
+
+    def command(self, name: str, command: str, *, secrets: Iterable[str] = (), **options: Unpack[WorkOptions]) -> Task[..., Any]:
+        """Define a template that is a command, and return its task."""
+        view = self.define(name, command=command, secrets=builtins.list(secrets), **options)
+        return work_task(self, view.name)
 
     @operation(Right.MANAGE_TEMPLATES, http="POST /templates/{name}/reset", cli="template reset", etag=True)
     def reset(
@@ -151,6 +210,52 @@ class Templates(Resource):
         """End the pause of a template."""
         ask.store.resume("template", ask.session.template_name(name), actor=ask.who, now=ask.now)
         ask.session.poke()
+
+
+class Work(msgspec.Struct, frozen=True):
+    """What a template does that is not Python."""
+
+    kind: JobKind
+    body: str
+    defaults: dict[str, object]
+
+
+def work_of(ask: Ask, *, sql: str | None, command: str | None, connection: str | None, secrets: Iterable[str]) -> Work:
+    """Return what a template is to do, or refuse it."""
+    body, kind = (sql, JobKind.SQL) if command is None else (command, JobKind.EXTERNAL)
+    if (sql is None) == (command is None) or body is None:
+        raise InvalidOption("a template is SQL or a command: pass one of sql and command")
+    if not body.strip() or "\x00" in body or len(body) > BODY_MAX_CHARS:
+        raise InvalidOption(f"{'sql' if kind is JobKind.SQL else 'command'} is empty or too long: at most {BODY_MAX_CHARS:,} characters")
+    names = [check_secret_name(name) for name in secrets]
+    defaults: dict[str, object] = {"secrets": names} if names else {}
+    if kind is JobKind.EXTERNAL:
+        ask.also(Right.EXTERNAL)
+        if connection is not None:
+            raise InvalidOption(f"connection={connection!r} is not allowed: a command uses no connection")
+        _check_command(body)
+    elif connection is not None:
+        check_name(connection, "connection", ask.settings.name_max)
+        defaults["connection"] = connection
+    return Work(kind, body, defaults)
+
+
+def _check_command(command: str) -> None:
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise InvalidOption(f"command has a quote or an escape that is not closed: {error}") from None
+    if not words or not words[0].startswith("/"):
+        raise InvalidOption(f"command begins with {words[0] if words else ''!r:.60}: use the absolute path of a program")
+
+
+def work_task(templates: Templates, name: str) -> Task[..., Any]:
+    """Return the task of a template that is not Python: it can be enqueued and bound, and not be called."""
+    return PlainTask(kind_handler(name), Home(templates, _registered))
+
+
+def _registered(_task: Task[..., Any], _options: Mapping[str, Any]) -> None:
+    """Do nothing: the template is in the store."""
 
 
 def recorded(ask: Ask) -> dict[str, Known]:

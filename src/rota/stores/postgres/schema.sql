@@ -1,4 +1,4 @@
--- Schema 22, generated from the migrations by `make schema`. Do not edit it: add a migration.
+-- Schema 23, generated from the migrations by `make schema`. Do not edit it: add a migration.
 
 -- The first schema: all tables of the model. Instants are microseconds since 1970 UTC, ids are UUIDv7.
 -- A job stands in two tables: what it is (job_facts, written once), and how it fares: job_live while it has not ended, job_ends
@@ -1082,5 +1082,9 @@ CREATE UNIQUE INDEX secrets_of_organization ON secrets (organization_id, name) W
 CREATE UNIQUE INDEX secrets_of_job ON secrets (schedule_id, name) WHERE schedule_id IS NOT NULL;
 -- Those that are still under an old key.
 CREATE INDEX secrets_key ON secrets (key_id, secret_id);
+-- Jobs of a kind wait by their connection: those that were stored before there was a runner name none, and so have the default one.
+UPDATE templates SET job_type = 'kind:sql:' || organization_id || '/default' WHERE job_type = 'kind:sql' AND length(organization_id) <= 200;
+UPDATE template_versions SET job_type = (SELECT t.job_type FROM templates AS t WHERE t.template_id = template_versions.template_id)
+ WHERE job_type = 'kind:sql';
 
-INSERT INTO meta (key, value) VALUES ('schema', 22);
+INSERT INTO meta (key, value) VALUES ('schema', 23);

@@ -1,4 +1,4 @@
--- Schema 23, generated from the migrations by `make schema`. Do not edit it: add a migration.
+-- Schema 24, generated from the migrations by `make schema`. Do not edit it: add a migration.
 
 CREATE TABLE meta (
     key   TEXT PRIMARY KEY,
@@ -824,6 +824,6 @@ INSERT INTO meta (key, value) VALUES ('number_floor', 0);
 INSERT INTO meta (key, value) VALUES ('pulse_at', 0);
 INSERT INTO meta (key, value) VALUES ('recovered_at', 0);
 INSERT INTO meta (key, value) VALUES ('retention_clock', 0);
-INSERT INTO meta (key, value) VALUES ('schema', 23);
+INSERT INTO meta (key, value) VALUES ('schema', 24);
 INSERT INTO meta (key, value) VALUES ('tzdata', 0);
 INSERT INTO organizations (organization_id, display_name, state, created_at, signs) VALUES ('default', 'Default', 'ACTIVE', 0, 0);

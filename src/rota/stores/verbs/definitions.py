@@ -9,10 +9,11 @@ from typing import Any
 
 import msgspec
 
-from rota.errors import ChangedMeanwhile, InvalidOption, TemplateInUse, UnknownTemplate
+from rota.errors import ChangedMeanwhile, InvalidOption, Refused, TemplateInUse, UnknownTemplate
 from rota.model.definitions import Template, TemplateState
 from rota.model.gate import Actor
 from rota.model.lanes import DEFAULT_QUEUE, JobLane, NewestParams, ParamNames, QueueInfo, Takes
+from rota.model.schedules import JobKind
 from rota.model.templates import from_object
 from rota.model.values import Held, Instant, NewRow, moment
 from rota.stores.verbs import limits
@@ -84,6 +85,40 @@ def set_template(
     db.change("advance_definitions")
     audit(db, actor, now, "template.set", ("template", template.name), before=None if present is None else before, after=after)
     return _there(db, template.name)
+
+
+def define_template(db: Db, template: Template, *, actor: Actor, now: Instant, version: int | None = None) -> Template:
+    """Create or change a template that is SQL or a command. If nothing of it changes, nor does its version."""
+    present = _find(db, template.name)
+    _check_version(template.name, present, version)
+    if present is not None and present.kind is JobKind.PYTHON:
+        raise Refused(f"template {template.name!r} is Python: choose another name, or delete that template first")
+    if present is not None and (present.kind, present.body, present.defaults) == (template.kind, template.body, template.defaults):
+        return present
+    db.change(
+        "define_template",
+        template_id=template.id,
+        name=template.name,
+        kind=template.kind,
+        job_type=template.job_type,
+        body=template.body,
+        defaults=_object(template.defaults),
+        actor=actor.name,
+        now=now,
+    )
+    _apply(db, template.name)
+    defined = _there(db, template.name)
+    # Of a template of its own, which belongs to no schedule.
+    db.change("add_version", template_id=defined.id, schedule_id=defined.id, actor=actor.name, now=now)
+    db.change("advance_definitions")
+    before, after = (None if each is None else _definition(each) for each in (present, defined))
+    audit(db, actor, now, "template.define", ("template", template.name), before=before, after=after)
+    return defined
+
+
+def _definition(template: Template) -> dict[str, object]:
+    """Return what the audit trail keeps of a definition: not its text, which may have a secret in it."""
+    return {"kind": template.kind, "version": template.version, **template.defaults}
 
 
 def set_template_state(db: Db, name: str, state: TemplateState, *, actor: Actor, now: Instant, version: int | None = None) -> Template:
@@ -255,6 +290,9 @@ def _template(row: tuple[Any, ...]) -> Template:
         overrides=overrides,
         created_at=moment(row[7]),
         updated_at=moment(row[8]),
+        kind=JobKind(row[9]),
+        body=row[10],
+        created_by=row[11],
         broken=", ".join(flaws) or None,
     )
 

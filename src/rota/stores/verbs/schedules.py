@@ -114,7 +114,7 @@ def work_of(db: Db, number: int) -> JobWork | None:
     row = db.row("work_of_job", number=number)
     if row is None:
         return None
-    kind, body, defaults, name, schedule_id, run_as, created_by = row
+    kind, body, defaults, name, schedule_id, run_as, created_by, shared = row
     return JobWork(
         kind=JobKind(kind),
         body=body,
@@ -123,6 +123,7 @@ def work_of(db: Db, number: int) -> JobWork | None:
         schedule_id=schedule_id or None,
         run_as=run_as,
         created_by=created_by,
+        shared=bool(shared),
     )
 
 

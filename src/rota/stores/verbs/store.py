@@ -320,6 +320,7 @@ class VerbStore(ABC):
 
     set_template = write(definition_verbs.set_template)
     set_template_state = write(definition_verbs.set_template_state)
+    define_template = write(definition_verbs.define_template)
 
     def drop_template(self, name: str, *, actor: Actor, now: Instant, version: int | None = None) -> None:
         """Remove a template that has no jobs."""

@@ -151,16 +151,18 @@ SELECT kind, job_type, body, defaults, created_by, created_at FROM template_vers
 -- name: work_of_job
 -- What a job was defined as when it was enqueued; a template that keeps no versions is as it is now.
 SELECT coalesce(v.kind, t.kind), CASE WHEN v.version IS NULL THEN t.body ELSE v.body END, coalesce(v.defaults, t.defaults), t.name,
-       replace(j.schedule_id::text, '-', ''), j.run_as, coalesce(v.created_by, t.created_by)
+       replace(j.schedule_id::text, '-', ''), j.run_as, coalesce(v.created_by, t.created_by), t.organization_id IS NULL
   FROM job_facts AS j JOIN templates AS t ON t.template_id = j.template_id
-  LEFT JOIN template_versions AS v ON v.template_id = j.template_id AND v.version = (j.meta::json ->> 'template_version')::integer
+  LEFT JOIN template_versions AS v ON v.template_id = j.template_id
+       AND v.version = (SELECT max(o.version) FROM template_versions AS o
+                         WHERE o.template_id = j.template_id AND o.version <= (j.meta::json ->> 'template_version')::bigint)
  WHERE j.number = :number;
 
 -- name: forget_versions
--- Versions that are not in force any more, and that no job names.
+-- Versions that are not in force any more, and that no job names. Those of shared templates stay while there is the template.
 DELETE FROM template_versions WHERE (template_id, version) IN (
     SELECT v.template_id, v.version FROM template_versions AS v JOIN templates AS t ON t.template_id = ANY (ARRAY[v.template_id])
-     WHERE (v.version < t.version OR t.dropped_at IS NOT NULL)
+     WHERE (t.dropped_at IS NOT NULL OR (v.version < t.version AND t.organization_id IS NOT NULL))
        AND (SELECT 1 FROM job_facts AS f
              WHERE f.schedule_id = v.schedule_id AND (f.meta::json ->> 'template_version')::bigint = v.version LIMIT 1) IS NULL
      LIMIT :limit);

@@ -14,8 +14,14 @@ ON CONFLICT (coalesce(organization_id, ''), name) WHERE dropped_at IS NULL
 DO UPDATE SET defaults = excluded.defaults, job_type = excluded.job_type, version = version + 1, updated_at = excluded.updated_at
  WHERE defaults <> excluded.defaults OR job_type <> excluded.job_type;
 
+-- name: define_template
+INSERT INTO templates (template_id, name, kind, job_type, body, defaults, created_by, created_at, updated_at)
+VALUES (unhex(:template_id), :name, :kind, :job_type, :body, :defaults, :actor, :now, :now)
+ON CONFLICT (coalesce(organization_id, ''), name) WHERE dropped_at IS NULL
+DO UPDATE SET kind = excluded.kind, body = excluded.body, defaults = excluded.defaults, version = templates.version + 1, updated_at = excluded.updated_at;
+
 -- name: template_columns
-lower(hex(template_id)), name, job_type, state, version, defaults, overrides, created_at, updated_at
+lower(hex(template_id)), name, job_type, state, version, defaults, overrides, created_at, updated_at, kind, body, created_by
 
 -- name: templates
 -- But for those that belong to one schedule: they are read with it.

@@ -148,17 +148,19 @@ SELECT kind, job_type, body, defaults, created_by, created_at FROM template_vers
 
 -- name: work_of_job
 -- What a job was defined as when it was enqueued; a template that keeps no versions is as it is now.
-SELECT coalesce(v.kind, t.kind), iif(v.version IS NULL, t.body, v.body), coalesce(v.defaults, t.defaults), t.name, lower(hex(j.schedule_id)), j.run_as,
-       coalesce(v.created_by, t.created_by)
+SELECT coalesce(v.kind, t.kind), iif(v.version IS NULL, t.body, v.body), coalesce(v.defaults, t.defaults), t.name,
+       lower(hex(j.schedule_id)), j.run_as, coalesce(v.created_by, t.created_by), t.organization_id IS NULL
   FROM jobs AS j CROSS JOIN templates AS t ON t.template_id = j.template_id
-  LEFT JOIN template_versions AS v ON v.template_id = j.template_id AND v.version = j.meta ->> 'template_version'
+  LEFT JOIN template_versions AS v ON v.template_id = j.template_id
+       AND v.version = (SELECT max(o.version) FROM template_versions AS o
+                         WHERE o.template_id = j.template_id AND o.version <= j.meta ->> 'template_version')
  WHERE j.number = :number;
 
 -- name: forget_versions
--- Versions that are not in force any more, and that no job names.
+-- Versions that are not in force any more, and that no job names. Those of shared templates stay while there is the template.
 DELETE FROM template_versions WHERE (template_id, version) IN (
     SELECT v.template_id, v.version FROM template_versions AS v CROSS JOIN templates AS t ON t.template_id = v.template_id
-     WHERE (v.version < t.version OR t.dropped_at IS NOT NULL)
+     WHERE (t.dropped_at IS NOT NULL OR (v.version < t.version AND t.organization_id IS NOT NULL))
        AND NOT EXISTS (SELECT 1 FROM jobs AS j INDEXED BY jobs_occurrence
                         WHERE j.schedule_id = v.schedule_id AND j.schedule_id IS NOT NULL AND j.meta ->> 'template_version' = v.version)
      LIMIT :limit);
