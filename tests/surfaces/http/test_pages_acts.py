@@ -588,7 +588,7 @@ def test_a_connection_is_created_changed_and_deleted(store: Rota, root: Browser,
     assert said(root.act("/connections/create", **fields)) == "Connection dw is created. Test it before jobs use it."
     store.acting_as("ada").grants.create("USE", "bob", connection="dw")
     shown = root.get("/connections").text
-    assert all(words in shown for words in ("postgresql://wh/dw", ">etl<", "secret pw", ">bob<"))
+    assert all(words in shown for words in ("postgresql://wh/dw", "login etl, password in secret pw", ">bob<"))
     assert 'value="postgresql://wh/dw"' in root.get("/connections?name=dw&organization=acme").text
     root.act("/connections/change", **fields | {"url": "postgresql://wh2/dw", "secret_name": "", "multi": "yes"})
     changed = store.connections.get("dw", organization="acme")
