@@ -137,8 +137,8 @@ clean: ## Remove .venv, caches and builds; databases stay
 	$(INSTALL) --require-hashes -r requirements-dev.lock
 	touch $@
 
-# The servers that tests start for themselves, as Debian ships them: their programs only, no service.
-.venv/.servers: .venv/.python
+# The servers that tests start for themselves, as Debian ships them: their programs only, no service. What is new in this list is installed too.
+.venv/.servers: .venv/.python Makefile
 	@if ! ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 && ! command -v initdb >/dev/null; then
 	    if [ "$$(id -u)" = 0 ]; then root=; else root=sudo; fi
 	    command -v apt-get >/dev/null && { [ -z "$$root" ] || command -v sudo >/dev/null; } || {
@@ -171,6 +171,16 @@ clean: ## Remove .venv, caches and builds; databases stay
 	    }
 	    echo 'Installing iproute2'
 	    $$root apt-get install -y -qq iproute2 || { $$root apt-get update -qq && $$root apt-get install -y -qq iproute2; }
+	fi
+	# Tests run commands in namespaces.
+	if ! command -v bwrap >/dev/null; then
+	    if [ "$$(id -u)" = 0 ]; then root=; else root=sudo; fi
+	    command -v apt-get >/dev/null && { [ -z "$$root" ] || command -v sudo >/dev/null; } || {
+	        echo "bubblewrap is missing, which commands are isolated with: install it (on Debian: apt install bubblewrap) and run make again"
+	        exit 1
+	    }
+	    echo 'Installing bubblewrap'
+	    $$root apt-get install -y -qq bubblewrap || { $$root apt-get update -qq && $$root apt-get install -y -qq bubblewrap; }
 	fi
 	# Tests give a worker a wrong clock.
 	if ! command -v faketime >/dev/null; then

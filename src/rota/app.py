@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from rota.resources.queues import Queues
     from rota.resources.roles import Roles
     from rota.resources.schedules import Schedules
+    from rota.resources.secrets import Secrets
     from rota.resources.store import StoreOperations
     from rota.resources.stored_settings import StoredSettings
     from rota.resources.templates import Templates
@@ -100,6 +101,7 @@ class Rota(View):
     roles: Noun[Roles] = Noun("Roles of organizations, which privileges are granted to.")
     grants: Noun[Grants] = Noun("Privileges: who was granted what.")
     connections: Noun[Connections] = Noun("Connections: databases that jobs in SQL use.")
+    secrets: Noun[Secrets] = Noun("Secrets: values that jobs are given, encrypted in the store.")
     tokens: Noun[Tokens] = Noun("Tokens for the HTTP API and the dashboard.")
     webhooks: Noun[Webhooks] = Noun("Webhooks and their deliveries.")
     audit: Noun[Audit] = Noun("The audit trail.")

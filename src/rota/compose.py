@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +18,7 @@ from rota.executors import check_handler
 from rota.model.checks import extra
 from rota.model.settings import Settings
 from rota.model.values import Instant
+from rota.model.webhooks import sealing_key
 from rota.ports.clock import Clock
 from rota.ports.store import Store
 from rota.ports.tracing import Tracing
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from rota.ports.runner import Prober
     from rota.ports.sender import Caller, Sender
     from rota.ports.wakeup import Wakeup
+    from rota.vault import MasterKeys
 
 
 class Opened(msgspec.Struct, frozen=True):
@@ -129,7 +132,24 @@ def make_sender(settings: Settings) -> Sender | None:
         from rota.senders.http import HttpSender  # noqa: PLC0415 - imported when there is something to send
     except ImportError:
         return None
-    return HttpSender(settings)
+    return HttpSender(settings, open_secret=partial(open_signing_secret, settings))
+
+
+@lru_cache(maxsize=8)
+def master_keys(settings: Settings) -> MasterKeys:
+    """Return the master keys that a process with these settings has."""
+    from rota.vault import MasterKeys  # noqa: PLC0415 - few programs have secrets
+
+    return MasterKeys(settings, os.environ)
+
+
+def open_signing_secret(settings: Settings, owner: str, text: str) -> str:
+    """Return a secret that signs webhooks from what the store keeps; most are not encrypted."""
+    if sealing_key(text) is None:
+        return text
+    from rota.vault import open_signing  # noqa: PLC0415 - few programs have secrets
+
+    return open_signing(master_keys(settings).keyring(), owner, text)
 
 
 def make_caller(settings: Settings) -> Caller | None:

@@ -40,6 +40,7 @@
     │   ├── GroupRefused        a job that cannot join this group
     │   ├── ResourceBusy        nobody can run a direct execution now, or it found no slot in time; names the reason or the holder
     │   ├── CopyRefused         a store that can't be copied as it stands, or not to there
+    │   ├── SecretUnavailable   no master key to encrypt or open a secret with; names the key
     │   └── TransactionMisuse   a transaction used where it cannot be
     ├── JobFailed               the chain failed permanently, so it has no result; has the job, its run and the traceback
     ├── JobCancelled            the chain was cancelled, so it has no result
@@ -401,6 +402,12 @@ class CopyRefused(Refused):
     """The store can't be copied as it stands, or not to there; nothing was changed on either side."""
 
     code = "copy_refused"
+
+
+class SecretUnavailable(Refused):
+    """A secret can't be encrypted or opened here: the master key is missing, or what is stored was changed outside Rota."""
+
+    code = "secret_unavailable"
 
 
 class TransactionMisuse(Refused):

@@ -359,6 +359,7 @@ NOUNS: dict[str, str] = {
     "roles": "Roles",
     "grants": "Grants",
     "connections": "Connections",
+    "secrets": "Secrets",
     "tokens": "Tokens",
     "webhooks": "Webhooks",
     "audit": "Audit",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from msgspec.structs import replace
 
-from rota.compose import Opened, is_postgres, make_tracing, open_store
+from rota.compose import Opened, is_postgres, make_tracing, master_keys, open_store
 from rota.engine.call_pool import CallPool
 from rota.engine.fleet import Beats
 from rota.engine.meter import Meter
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from rota.engine.worker import Worker
     from rota.ports.liveness import Lease
     from rota.ports.store import Store
+    from rota.vault import Keyring
 
 
 log = logging.getLogger("rota.settings")
@@ -261,6 +262,14 @@ class Session:
         """Return the settings that hold now: those that the store keeps are among them."""
         self.registry.sync(self.open().store, self.clock.now())
         return self.registry.settings
+
+    def keyring(self) -> Keyring:
+        """Return the master keys as the key file has them now; an empty keyring refuses secrets."""
+        return master_keys(self.settings).keyring()
+
+    def has_key_file(self) -> bool:
+        """Say whether this process is told where master keys are: without that, nothing of `rota.vault` is imported."""
+        return bool(self.settings.master_key_file or os.environ.get("CREDENTIALS_DIRECTORY"))
 
     def poke(self) -> None:
         """Wake the workers of this process."""

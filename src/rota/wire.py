@@ -298,9 +298,9 @@ def _words(operation: Operation, error: msgspec.ValidationError, given: Mapping[
     words = (message[:1].lower() + message[1:]).replace("`", "")
     if name not in given:
         return words
-    if name in SECRETS:
-        return f"{place}: {words}"
     field = next(field for field in operation.fields if field.name == name)
+    if name in SECRETS or field.shape.hidden:
+        return f"{place}: {words}"
     known = list(_words_of(field).values())
     if known and message.startswith("Invalid enum value"):
         numbers = "a number or " if int in _members(reader_of(field).wire) else ""

@@ -77,6 +77,8 @@ class Stage:
         self.accepted_file = folder / "accepted"
         self.executed_file = folder / "executed"
         self.settings: dict[str, object] = {"recovery_interval": 0.1, "max_crashes": 1000}
+        self.apart = False
+        """Programs have handlers that run in processes."""
         self._programs: list[Program] = []
 
     # ---- processes ----------------------------------------------------------------------------------------
@@ -88,6 +90,7 @@ class Stage:
         environment = os.environ | {
             "FAULTS_DB": str(database or self.database),
             "FAULTS_EXECUTED": str(self.executed_file),
+            "FAULTS_APART": "yes" if self.apart else "",
             "FAULTS_LOCKS": str(self.locks),
             "PYTHONPATH": str(SOURCE),
             "PYTHONUNBUFFERED": "1",

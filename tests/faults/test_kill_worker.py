@@ -91,6 +91,7 @@ def test_all_workers_killed_at_once_leave_the_line_as_it_was(stage):
 
 
 def test_a_killed_handler_process_is_the_crash_of_its_own_job_only(stage):
+    stage.apart = True
     gate = stage.folder / "gate"
     worker = stage.worker(3)
     with closing(Rota(stage.database)) as rota:
@@ -116,6 +117,7 @@ def test_a_killed_handler_process_is_the_crash_of_its_own_job_only(stage):
 
 
 def test_a_killed_worker_takes_its_handler_processes_along_and_counts_as_alive_until_they_are_gone(stage):
+    stage.apart = True
     rng = random.Random(5)
     producer = stage.producer(150, "apart:5", "apart:40", pause_ms=5)
     for _ in range(3):

@@ -174,6 +174,7 @@ def test_the_pid_that_people_are_shown_means_nothing_to_recovery(stage, rota, ga
 
 
 def test_a_handler_process_that_outlives_its_worker_for_a_moment_keeps_it_alive(stage, rota, gate):
+    stage.apart = True
     worker = stage.worker(1)
     [job] = hold(stage, rota, gate, name="hold_apart")
     handler = psutil.Process(int(stage.entries[0][2]))

@@ -6,6 +6,7 @@ import signal
 from collections import Counter
 from contextlib import closing
 
+import psycopg
 import pytest
 
 from rota import Rota, Settings
@@ -86,6 +87,9 @@ def test_an_enqueue_is_not_starved_by_two_busy_workers(stage, rota):
 
 
 def test_processes_that_make_the_database_at_the_same_time_agree(stage):
+    if isinstance(stage.database, str):
+        with psycopg.connect(stage.database) as raw:
+            raw.execute("DROP SCHEMA rota CASCADE")
     started = [stage.start("worker", 1) for _ in range(5)]
     producers = [stage.producer(10, "work") for _ in range(3)]
     for worker in started:

@@ -100,6 +100,7 @@ def test_jobs_claimed_ahead_are_given_back_to_their_own_places(stage, rota):
 
 @pytest.mark.parametrize("name", ["hold", "hold_apart"])
 def test_what_still_runs_when_the_grace_is_over_is_interrupted_and_keeps_its_place_and_budget(stage, rota, gate, name):
+    stage.apart = name == "hold_apart"
     worker = stage.worker(2, shutdown_grace=0.3, kill_grace=0.3)
     jobs = hold(stage, rota, gate, 2, name)
     worker.send(signal.SIGTERM)
@@ -119,6 +120,7 @@ def test_what_still_runs_when_the_grace_is_over_is_interrupted_and_keeps_its_pla
 
 @pytest.mark.parametrize("name", ["hold", "hold_apart"])
 def test_a_second_sigterm_interrupts_at_once(stage, rota, gate, name):
+    stage.apart = name == "hold_apart"
     worker = stage.worker(2, shutdown_grace=1000, kill_grace=0.3)
     jobs = hold(stage, rota, gate, 2, name)
     worker.send(signal.SIGTERM)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import re
 import uuid
+from functools import cache
 from pathlib import Path
 
 import apsw
@@ -51,6 +52,7 @@ LANDED = {
     "postgres/0019_grants.sql": "9166be68b8c11891",
     "postgres/0020_audit_events.sql": "72f54c3a170416b4",
     "postgres/0021_connections.sql": "9f3870144f75e35c",
+    "postgres/0022_secrets.sql": "e3901c2db1474b82",
     "sqlite/0001_wheel.sql": "ca1b65141e685d9b",
     "sqlite/0002_trust.sql": "7e7507dbfdf193bd",
     "sqlite/0003_time.sql": "e5a8638752ef17d9",
@@ -73,6 +75,7 @@ LANDED = {
     "sqlite/0020_grants.sql": "97b815447e278b8f",
     "sqlite/0021_audit_events.sql": "bcae3f37b478f127",
     "sqlite/0022_connections.sql": "93acb9034484a71b",
+    "sqlite/0023_secrets.sql": "1690b520846357ad",
 }
 """The digest of every migration. A new migration adds its line, which the test below prints."""
 
@@ -119,15 +122,24 @@ def left(request, tmp_path):
         raw.close()
         yield tmp_path / "rota.db"
         return
-    with fresh_database() as url:
-        with shared_server().connect(url.rpartition("/")[2], options="-c search_path=rota") as raw, raw.transaction():
-            raw.execute("CREATE SCHEMA rota")
-            for number, text in sorted(postgres_migrate.migrations().items()):
-                if number <= version:
-                    raw.execute(text)
-            raw.execute(f"INSERT INTO meta (key, value) VALUES ('schema', {version})")
-            raw.execute(rows(name, version))
+    with fresh_database(like=_database_of(version)) as url:
         yield url
+
+
+@cache
+def _database_of(version: int) -> str:
+    """Return a database with a store of some version."""
+    name, server = f"version_{version}", shared_server()
+    with server.connect() as raw:
+        raw.execute(f"CREATE DATABASE {name}")
+    with server.connect(name, options="-c search_path=rota") as raw, raw.transaction():
+        raw.execute("CREATE SCHEMA rota")
+        for number, text in sorted(postgres_migrate.migrations().items()):
+            if number <= version:
+                raw.execute(text)
+        raw.execute(f"INSERT INTO meta (key, value) VALUES ('schema', {version})")
+        raw.execute(rows("postgres", version))
+    return name
 
 
 @pytest.fixture

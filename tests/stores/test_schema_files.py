@@ -9,7 +9,7 @@ from rota.model.settings import Settings
 from rota.stores.postgres import PostgresStore
 from rota.stores.postgres import migrate as postgres_migrate
 from rota.stores.sqlite import SqliteStore, migrate
-from tests.support.postgres import fresh_database, shared_server
+from tests.support.postgres import EMPTY, fresh_database, shared_server
 from tests.support.schema import FILES, generated, migrated
 
 
@@ -120,7 +120,7 @@ def by_steps(raw, schema):
 
 @pytest.fixture
 def database():
-    with fresh_database() as url:
+    with fresh_database(like=EMPTY) as url:
         yield url
 
 

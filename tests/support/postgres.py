@@ -23,6 +23,9 @@ from urllib.parse import quote
 import psutil
 import psycopg
 
+from rota.model.settings import Settings
+from rota.stores.postgres import PostgresStore
+
 TUNED = {
     # What is under test is our SQL; what survives a crash is tested by servers of their own.
     "fsync": "off",
@@ -163,14 +166,35 @@ def shared_server() -> Server:
 
 
 @contextmanager
-def fresh_database(server: Server | None = None) -> Iterator[str]:
-    """Make a database of its own for the time of a block, on the shared server unless another is named; return its address."""
+def fresh_database(server: Server | None = None, *, like: str | None = None) -> Iterator[str]:
+    """Make a database for the time of a block, on the shared server unless another is named; return its address.
+
+    It has an empty store in it, or is a copy of the database that it is to be like: `EMPTY` has nothing in it.
+    """
     server, name = server or shared_server(), f"fresh_{next(_numbers)}"
+    like = prepared_database(server) if like is None else like
     with server.connect() as raw:
-        raw.execute(f"CREATE DATABASE {name}".encode())
+        raw.execute(f"CREATE DATABASE {name} TEMPLATE {like}".encode())
     yield server.url(name)
     with server.connect() as raw:
         raw.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
+
+
+EMPTY = "template1"
+"""The database that new ones are like where nobody says otherwise."""
+
+
+@cache
+def prepared_database(server: Server) -> str:
+    """Return a database with an empty store, made once: the schema takes longer than a copy of it does."""
+    with server.connect() as raw:
+        raw.execute(b"CREATE DATABASE prepared")
+    store = PostgresStore(server.url("prepared"), Settings())
+    try:
+        store.migrate(now=0)
+    finally:
+        store.close()
+    return "prepared"
 
 
 _numbers = count(1)

@@ -46,11 +46,12 @@ class Doctor:
         pause: Callable[[float], object],
         registry: Registry,
         make_sender: Callable[[], Sender | None] | None = None,
+        key_ids: Callable[[], Sequence[str]] = tuple,
         trust: ClockTrust | None = None,
     ) -> None:
         """Take what it looks with; `machine` is this machine's own clock, `pause` waits between two looks at a beat.
 
-        `make_sender` makes who sends to webhooks, if that is installed.
+        `make_sender` makes who sends to webhooks, if that is installed; `key_ids` returns the master keys, the one that encrypts first.
         """
         self._store = store
         self._liveness = liveness
@@ -60,6 +61,7 @@ class Doctor:
         self._pause = pause
         self._registry = registry
         self._make_sender = make_sender
+        self._key_ids = key_ids
         self._trust = trust or ClockTrust(store, clock, settings)
 
     def findings(self, *, full: bool, repair: bool = False) -> list[Finding]:
@@ -80,6 +82,7 @@ class Doctor:
                 "pauses": self._pauses,
                 "dead letters": self._dead_letters,
                 "sending": self._sending,
+                "secrets": self._secrets,
             },
             (RotaError,),
         )
@@ -232,6 +235,35 @@ class Doctor:
             yield advice("sending", "messages to webhooks can't be sent by a worker that is installed as this is", extra("webhooks"))
         else:
             yield ok("sending", "what it takes to send messages to webhooks is installed")
+
+    def _secrets(self) -> Iterator[Finding]:
+        try:
+            keys = self._key_ids()
+        except RotaError as error:
+            yield problem("secrets", f"no secret can be opened by this process: {error}", "correct the key file: its owner, mode and lines")
+            return
+        uses = self._store.master_keys()
+        sound = True
+        for use in uses:
+            count = use.secrets + use.webhooks
+            if use.key_id and use.key_id not in keys:
+                text = f"{count:,} secrets are encrypted with the master key {use.key_id}, which this process does not have"
+                yield problem(
+                    "secrets", text, "add its line to the key file (setting master_key_file); without it they are lost: set them again"
+                )
+            elif use.key_id in keys[1:]:
+                text = f"rotation is not finished: {count:,} secrets are still encrypted with the old master key {use.key_id}"
+                yield advice("secrets", text, "run `rota secret rotate`, and keep the old key until nothing is left under it")
+            elif not use.key_id and keys:
+                yield advice(
+                    "secrets", f"{count:,} webhook secrets are not encrypted, and there is a master key", "run `rota secret rotate`"
+                )
+            else:
+                continue
+            sound = False
+        if sound:
+            count = sum(use.secrets for use in uses)
+            yield ok("secrets", f"{count:,} are encrypted with the master key {keys[0]}" if count and keys else "there are none")
 
     def _stats(self) -> Stats:
         return self._store.stats(now=self._clock.now())

@@ -59,6 +59,7 @@ class ExecutorPool:
                 store=parts.store.url,
                 middleware=parts.middleware.functions,
                 app=parts.app,
+                runners=parts.runners,
             )
             executor = self._executors[place] = parts.build_executor(place, equipment)
             if self._until is not None:

@@ -110,7 +110,7 @@ class InFlight:
             job = held.pop(number, None)
             if job is None:
                 continue
-            if type(outcome) is Completed and outcome.result is None and ended.log_path is None:
+            if type(outcome) is Completed and outcome.result is None and ended.log_path is None and outcome.message is None:
                 plain[number] = ended
             else:
                 self.ended[number] = ended

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from random import Random
+from typing import Any
 
 import msgspec
 
@@ -70,5 +71,7 @@ class Parts(msgspec.Struct, kw_only=True, frozen=True):
     """Answers what handlers ask for; None: they may not ask."""
     serving: Serving = SERVES_ALL
     """Which queues and job types it serves."""
+    runners: Mapping[str, Callable[[], Any]] = {}
+    """What makes the runner of each kind that is not Python: see `Equipment`."""
     inline: bool = False
     """Run every handler in the thread that turns: for tests and for direct execution where there is no worker."""

@@ -22,6 +22,7 @@ from rota.model.definitions import Organization, OrganizationState, Template, Te
 from rota.model.gate import SYSTEM, Actor, refuse_unfit
 from rota.model.grants import Grant, Holdings, holdings_of
 from rota.model.handler import Handler, Place, Wrapper, function_of, inspect_handler
+from rota.model.kinds import RUNNER, is_kind
 from rota.model.lanes import JobLane, ParamNames, Takes
 from rota.model.ordering import priority_of
 from rota.model.schedule_options import schedule_said
@@ -52,6 +53,9 @@ Find: TypeAlias = Callable[[str], "Callable[..., Any] | None"]
 """Imports the function that a template names; None if it is not to be imported here. Raises InvalidHandler if it can't be."""
 Check: TypeAlias = Callable[[Handler], None]
 """Refuses a handler that its executor could never call."""
+
+Kinds: TypeAlias = Callable[["Registry"], dict[str, Handler]]
+"""Returns the handlers of kinds that are not Python, by job type, for what a registry knows."""
 
 Words: TypeAlias = Callable[[], dict[str, Word]]
 """Says whose word each setting of a process is."""
@@ -111,6 +115,9 @@ class Registry:
         """Settings that the store keeps, as of `version`."""
         self._ids = ids
         self.handlers: dict[str, Handler] = {}
+        self._serves_kinds: Kinds | None = None
+        self._kinds: dict[str, Handler] = {}
+        """Handlers of kinds that are not Python, by job type: see `serve_kinds`."""
         self._known: dict[str, Known] = {}
         self.organizations: dict[str, Organization] = {}
         self.users: dict[str, User] = {}
@@ -199,6 +206,7 @@ class Registry:
         other._known = dict(self._known)
         other._find, other._check = self._find, self._check
         other._imported, other._refused = dict(self._imported), dict(self._refused)
+        other._serves_kinds, other._kinds = self._serves_kinds, dict(self._kinds)
         other.organizations, other.users = dict(self.organizations), dict(self.users)
         other.connections = dict(self.connections)
         other.lanes = dict(self.lanes)
@@ -207,8 +215,29 @@ class Registry:
         return other
 
     def find(self, name: str) -> Known | None:
-        """Return a template as it was last read."""
-        return self._known.get(name)
+        """Return a template as it was last read. Each kind that is not Python has one of its own, which nobody has to define."""
+        known = self._known.get(name)
+        return self._of_kind(name) if known is None and is_kind(name) else known
+
+    def _of_kind(self, job_type: str) -> Known:
+        force = in_force(job_type, self.settings, Spec(executor=RUNNER), Spec())
+        return Known(name=job_type, force=force, template_id="", handler=self._kinds.get(job_type))
+
+    def serve_kinds(self, kinds: Kinds) -> None:
+        """Be a worker's: run the work of these kinds, of all connections there are now and later."""
+        self._serves_kinds = kinds
+        with self._lock:
+            self._take_kinds()
+
+    def _take_kinds(self) -> None:
+        """Have a handler for each type of a kind that this process serves."""
+        if self._serves_kinds is None:
+            return
+        present = self._serves_kinds(self)
+        for gone in self._kinds.keys() - present.keys():
+            self.handlers.pop(gone, None)
+        self._kinds = present
+        self.handlers.update(present)
 
     def refuse_unfit(self, who: Actor, template: str) -> None:
         """Refuse who lacks the permission that a template requires. A job has the rights of its owner: nobody borrows them by an edit."""
@@ -289,7 +318,7 @@ class Registry:
     def sync(self, store: Store, now: Instant) -> None:
         """Bring code and record together when either has changed."""
         with self._lock:
-            own = [self._known[name] for name in self.handlers if name not in self._imported]
+            own = [self._known[name] for name in self.handlers if name not in self._imported and name not in self._kinds]
             if self._unsynced and own:
                 store.put_templates([self._record(known, now) for known in own], actor=SYSTEM, now=now)
             version = store.definitions()
@@ -305,6 +334,7 @@ class Registry:
             self.stored = store.stored_settings()
             self.settings = self.in_force().settings if self.stored else self._settings
             self.version = version
+            self._take_kinds()
 
     def in_force(self) -> InForceSettings:
         """Return the settings that hold here, and whose word each is."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import TypeAlias
 
@@ -19,6 +19,7 @@ from rota.errors import CopyRefused, StoreError
 from rota.model.local_time import written
 from rota.model.settings import Settings
 from rota.model.values import WorkerInfo, moment_of
+from rota.model.webhooks import sealing_key
 from rota.ports.clock import Clock
 from rota.ports.copying import Depot, Guard, Moved, Reading, Row, Table, Writing
 from rota.ports.liveness import Life, Liveness
@@ -26,6 +27,8 @@ from rota.ports.liveness import Life, Liveness
 LOOK_S = 0.1
 PASSING = frozenset({"meta", "workers", "queue_clock"})
 """Tables whose rows are no reason to keep a store."""
+SEALED = frozenset({"secrets", "hook_secrets"})
+"""Tables with rows that are encrypted with a master key."""
 BORN_WITH = {"organizations": 1}
 BESIDE_JOBS = frozenset({"lanes", "param_digests"})
 """Tables that come with jobs and templates, and that nobody asks for by name."""
@@ -78,6 +81,8 @@ class Promoted(msgspec.Struct, kw_only=True):
     """Texts in which a character was replaced that the target can't hold."""
     left_out: list[str] = msgspec.field(default_factory=list)
     """Tables beside Rota's."""
+    missing_keys: list[str] = msgspec.field(default_factory=list)
+    """Master keys that were not here: the secrets that are encrypted with them were left out."""
     logs: str | None = None
     """Where the logs of runs still are; None if the target looks for them there as well."""
 
@@ -95,12 +100,19 @@ class Promotion:
         keep: bool = False,
         replace: bool = False,
         mend: bool = False,
+        key_ids: Callable[[], Collection[str]] = tuple,
+        without_secrets: bool = False,
         tell: Tell = lambda _: None,
     ) -> None:
-        """Take both places. Keep: leave the source open. Replace: throw away what the target holds. Mend: replace NULs."""
+        """Take both places. Keep: leave the source open. Replace: throw away what the target holds. Mend: replace NULs.
+
+        `key_ids` returns the master keys that are here: what is encrypted with another one is refused, or left out without secrets.
+        """
         self._source, self._target = source, target
         self._clock, self._settings = clock, settings
         self._keep, self._replace, self._mend = keep, replace, mend
+        self._key_ids, self._without_secrets = key_ids, without_secrets
+        self._missing: set[str] = set()
         self._tell = tell
         self._done = self._total = self._mended = 0
 
@@ -119,6 +131,7 @@ class Promotion:
             # Those who have begun, or have shown that they live, since they were looked for.
             if alive := [worker for worker in _concerned(reading) if seen.get(worker.id) != worker.beat]:
                 raise CopyRefused(_living_words(alive, source.url))
+            self._look_at_keys(reading)
             done = self._compare(reading, moved) or self._copy(reading, guard)
             if guard is not None:
                 self._tell(Step(CLOSING))
@@ -134,6 +147,30 @@ class Promotion:
             return
         with self._source.depot.hold() as guard:
             yield guard
+
+    # ---- what is encrypted ------------------------------------------------------------------------------------
+
+    def _look_at_keys(self, reading: Reading) -> None:
+        """Refuse secrets that nobody could open at the target, because their master key is not here; or leave them out."""
+        tables = [table for table in self._source.depot.tables if table.name in SEALED]
+        used = {key for table in tables for row in reading.rows(table) for key in _keys_of(table, row)}
+        self._missing = used - set(self._key_ids()) if used else set()
+        if self._missing and not self._without_secrets:
+            raise CopyRefused(
+                f"{self._source.depot.url} has secrets that are encrypted with the master key {', '.join(sorted(self._missing))}, which is "
+                "not here, so that nobody could open them: add its line to the key file (master_key_file), or leave these secrets out "
+                "(without_secrets=True, --without-secrets); nothing was changed"
+            )
+
+    def _rows(self, reading: Reading, table: Table) -> Iterator[Row]:
+        """Go through the rows of a table that are copied."""
+        rows = reading.rows(table)
+        if table.name not in SEALED or not self._missing:
+            return rows
+        return (row for row in rows if self._missing.isdisjoint(_keys_of(table, row)))
+
+    def _count(self, reading: Reading, table: Table) -> int:
+        return sum(1 for _ in self._rows(reading, table)) if table.name in SEALED and self._missing else reading.count(table)
 
     # ---- who is there -----------------------------------------------------------------------------------------
 
@@ -187,13 +224,13 @@ class Promotion:
 
     def _same(self, reading: Reading, there: Reading) -> Promoted | None:
         tables = self._source.depot.tables
-        counts = {table.name: reading.count(table) for table in tables}
+        counts = {table.name: self._count(reading, table) for table in tables}
         if any(there.count(table) != counts[table.name] for table in tables):
             return None
         self._done, self._total = 0, 2 * sum(counts.values())
         found = {}
         for table in tables:
-            found[table.name] = self._sum(reading.rows(table), table)
+            found[table.name] = self._sum(self._rows(reading, table), table)
             if self._sum(there.rows(table), table) != found[table.name]:
                 return None
         queue = self._sum(reading.order())
@@ -204,14 +241,14 @@ class Promotion:
     def _copy(self, reading: Reading, guard: Guard | None) -> Promoted:
         source, target = self._source.depot, self._target.depot
         self._mended, self._done = 0, 0
-        self._total = 2 * sum(reading.count(table) for table in source.tables)
+        self._total = 2 * sum(self._count(reading, table) for table in source.tables)
         with target.writing() as writing:
             # It may have been empty when it was looked at, and not any more.
             held = _holds(writing, target)
             if held and not self._replace and target.moved() is None:
                 raise CopyRefused(f"{target.url} holds {_told(held)} by now: somebody works on it; nothing was changed")
             writing.clear()
-            sums = {table.name: self._sum(reading.rows(table), table, writing) for table in source.tables}
+            sums = {table.name: self._sum(self._rows(reading, table), table, writing) for table in source.tables}
             writing.finish()
             for table in source.tables:
                 self._refuse_difference(table.name, sums[table.name], self._sum(writing.rows(table), table))
@@ -253,8 +290,18 @@ class Promotion:
             queue=queue,
             mended=self._mended,
             left_out=source.depot.others(),
+            missing_keys=sorted(self._missing),
             logs=None if source.log_dir == target.log_dir else source.log_dir,
         )
+
+
+def _keys_of(table: Table, row: Row) -> set[str]:
+    """Return the master keys that a row is encrypted with."""
+    values = dict(zip(table.names, row, strict=True))
+    if table.name == "secrets":
+        return {values["key_id"]}
+    keys = (sealing_key(text) for text in (values["secret"], values["previous"]) if text is not None)
+    return {key for key in keys if key is not None}
 
 
 def _concerned(reading: Reading) -> list[WorkerInfo]:

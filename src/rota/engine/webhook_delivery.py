@@ -212,7 +212,9 @@ class Postman:
         assert self._sender is not None  # noqa: S101 - nothing is taken on without one
         at = moment_of(self._clock.now())
         try:
-            sent = self._sender.send(Message(url=parcel.url, key=parcel.key, payload=parcel.payload, secrets=parcel.secrets, at=at))
+            sent = self._sender.send(
+                Message(url=parcel.url, key=parcel.key, payload=parcel.payload, owner=parcel.owner, secrets=parcel.secrets, at=at)
+            )
         except Exception as error:
             log.exception("webhook message %d could not be sent", parcel.id)
             sent = Sent(error=f"could not be sent: {type(error).__name__}")

@@ -8,6 +8,7 @@ from typing import cast
 from rota.errors import InvalidOption
 from rota.executors.invoke import inside_handler
 from rota.model.handler import Handler, Place
+from rota.model.kinds import RUNNER
 from rota.ports.executor import Equipment, Executor
 
 __all__ = ["build", "check_handler", "inside_handler"]
@@ -17,6 +18,7 @@ _PLACES: dict[str, tuple[str, str]] = {
     Place.THREAD: ("rota.executors.thread", "ThreadExecutor"),
     Place.ASYNC: ("rota.executors.aio", "AsyncExecutor"),
     Place.PROCESS: ("rota.executors.process", "ProcessExecutor"),
+    RUNNER: ("rota.executors.runner", "RunnerExecutor"),
 }
 
 

@@ -8,6 +8,7 @@ from rota.executors.attempt import Attempt
 from rota.executors.invoke import enter_handlers, leave_handlers, outcome_of, runner, unknown, wants_attempt
 from rota.executors.stops import is_late, settle
 from rota.model.decide import Outcome, Released, TimedOut
+from rota.model.kinds import RUNNER
 from rota.model.values import Claimed
 from rota.ports.executor import Ended, Equipment, Readiness, StopReason
 
@@ -85,6 +86,10 @@ class InlineExecutor:
         try:
             if handler is None:
                 outcome: Outcome = unknown(job)
+            elif handler.executor == RUNNER and attempt is not None:
+                from rota.executors.runner import perform_inline  # noqa: PLC0415 - only where there are jobs of such a kind
+
+                outcome = perform_inline(job, attempt, equipment)
             elif handler.is_async and attempt is not None:
                 from rota.executors.aio import run_to_end  # noqa: PLC0415 - asyncio only where it is needed
 

@@ -17,6 +17,7 @@ from rota.executors.text import clean, head, tail
 from rota.middleware import enter
 from rota.model.decide import Completed, Failed, Outcome, Skipped, Snoozed, Stopped
 from rota.model.handler import Handler
+from rota.model.kinds import RUNNER
 from rota.model.params import encode
 from rota.model.settings import Settings
 from rota.model.signals import Cancelled, Retry, Rules, Skip, Snooze, http_status, is_permanent
@@ -52,7 +53,7 @@ def leave_handlers(token: Token[bool]) -> None:
 
 def wants_attempt(handler: Handler) -> bool:
     """Say whether a call needs an Attempt: for a Context, for progress that is yielded, or to be cancelled."""
-    return handler.context is not None or handler.is_generator or handler.is_async
+    return handler.context is not None or handler.is_generator or handler.is_async or handler.executor == RUNNER
 
 
 def runner(settings: Settings) -> Runner:

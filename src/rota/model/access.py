@@ -53,6 +53,7 @@ PERMITS: dict[Right, Permit] = {
     Right.MANAGE_CONNECTIONS: Permit.MANAGE,
     Right.GRANT: Permit.MANAGE,
     Right.MANAGE_GRANTS: Permit.MANAGE,
+    Right.MANAGE_SECRETS: Permit.MANAGE,
     Right.MANAGE_TEMPLATES: Permit.MANAGE,
     Right.MANAGE_ORGANIZATIONS: Permit.MANAGE,
     Right.OPERATE: Permit.MANAGE,

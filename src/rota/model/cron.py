@@ -253,7 +253,7 @@ def _number(day: date) -> int:
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
 
 
-class _Field(msgspec.Struct, frozen=True):
+class CronField(msgspec.Struct, frozen=True):
     """What one field may hold, to say what is wrong with it: reading it is cronsim's."""
 
     name: str
@@ -274,7 +274,7 @@ class _Field(msgspec.Struct, frozen=True):
     def _plain(self, term: str) -> str:
         """Write a range of one as that one: with a step, cronsim would take it for one that has no end."""
         low, dash, high = term.partition("/")[0].partition("-")
-        return low if dash and self._number(low) == self._number(high) else term
+        return low if dash and self.number(low) == self.number(high) else term
 
     def _why_not(self, term: str) -> str | None:
         base, slash, step = term.partition("/")
@@ -289,7 +289,7 @@ class _Field(msgspec.Struct, frozen=True):
             reason = self._bad_value(bound, term)
             if reason is not None:
                 return reason
-        if dash and self._number(low) > self._number(high):
+        if dash and self.number(low) > self.number(high):
             return f"{term!r} runs backwards: write it as two, or as a list"
         return None
 
@@ -303,7 +303,8 @@ class _Field(msgspec.Struct, frozen=True):
             return f"{int(value)} is out of range {self.low}-{self.high}"
         return None
 
-    def _number(self, value: str) -> int:
+    def number(self, value: str) -> int:
+        """Return a value of the field, which may be a name."""
         return int(value) if value.isdecimal() else self.words.index(value) + self.low
 
 
@@ -316,9 +317,9 @@ _LAST_DAY = re.compile(r"\b(SUN|MON|TUE|WED|THU|FRI|SAT)L\b")
 _MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
 _DAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
 FIELDS = (
-    _Field("minute", 0, 59),
-    _Field("hour", 0, 23),
-    _Field("day of month", 1, 31, (), "LW?"),
-    _Field("month", 1, 12, _MONTHS),
-    _Field("day of week", 0, 7, _DAYS, r"(?:[0-7]|SUN|MON|TUE|WED|THU|FRI|SAT)#[1-5]|[0-7]L"),
+    CronField("minute", 0, 59),
+    CronField("hour", 0, 23),
+    CronField("day of month", 1, 31, (), "LW?"),
+    CronField("month", 1, 12, _MONTHS),
+    CronField("day of week", 0, 7, _DAYS, r"(?:[0-7]|SUN|MON|TUE|WED|THU|FRI|SAT)#[1-5]|[0-7]L"),
 )

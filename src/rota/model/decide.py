@@ -137,8 +137,8 @@ DEFAULT_LIMITS = Limits()
 def decide(job: Claimed, outcome: Outcome, now: Instant, rng: Random, limits: Limits = DEFAULT_LIMITS) -> Transition:
     """Return what the end of this attempt means for job, run and chain."""
     match outcome:
-        case Completed():
-            return _completed(outcome)
+        case Completed(result=result, message=message, rows_affected=rows):
+            return Transition(Status.COMPLETED, result=result, result_message=message, rows_affected=rows)
         case Failed():
             return _failed(job, outcome, now, rng)
         case TimedOut(after_s=after_s):
@@ -162,16 +162,12 @@ def decide(job: Claimed, outcome: Outcome, now: Instant, rng: Random, limits: Li
 def decide_cancelled(outcome: Outcome) -> Transition:
     """Return the end of an attempt whose chain was asked to stop: a result stands, everything else is CANCELLED."""
     match outcome:
-        case Completed():
-            return _completed(outcome)
+        case Completed(result=result, message=message, rows_affected=rows):
+            return Transition(Status.COMPLETED, result=result, result_message=message, rows_affected=rows)
         case Failed() | Crashed():
             return Transition(Status.CANCELLED, error=outcome.error, exit_code=outcome.exit_code, reason="cancelled")
         case _:
             return Transition(Status.CANCELLED, reason="cancelled")
-
-
-def _completed(completed: Completed) -> Transition:
-    return Transition(Status.COMPLETED, result=completed.result, result_message=completed.message, rows_affected=completed.rows_affected)
 
 
 def _failed(job: Claimed, failed: Failed, now: Instant, rng: Random) -> Transition:

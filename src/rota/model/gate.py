@@ -52,6 +52,7 @@ class Right(StrEnum):
     MANAGE_CONNECTIONS = "manage connections"
     GRANT = "grant and revoke privileges"
     MANAGE_GRANTS = "manage roles and everybody's grants"
+    MANAGE_SECRETS = "create, change and delete secrets"
     MANAGE_TEMPLATES = "manage templates"
     MANAGE_ORGANIZATIONS = "manage organizations and users"
     OPERATE = "operate workers, pauses, recovery and transactions"
@@ -95,6 +96,7 @@ RIGHTS: dict[Right, dict[Role, Reach]] = {
         Right.MANAGE_CONNECTIONS: (_ALL, _ORGANIZATION, _NONE),
         Right.GRANT: (_ALL, _ORGANIZATION, _OWN),
         Right.MANAGE_GRANTS: (_ALL, _ORGANIZATION, _NONE),
+        Right.MANAGE_SECRETS: (_ALL, _ORGANIZATION, _NONE),
         Right.MANAGE_TEMPLATES: (_ALL, _NONE, _NONE),
         Right.MANAGE_ORGANIZATIONS: (_ALL, _NONE, _NONE),
         Right.OPERATE: (_ALL, _NONE, _NONE),
@@ -219,6 +221,16 @@ def grants_by_right(role: Role, privilege: Privilege, *, is_owner: bool) -> bool
 def may_grant(actor: Actor, wanted: Entitlement, holdings: Holdings, *, is_owner: bool) -> bool:
     """Say whether an actor may grant this: nobody grants what they have not."""
     return grants_by_right(actor.role, wanted.privilege, is_owner=is_owner) or holdings.may_grant(wanted)
+
+
+def uses(actor: Actor, kind: TargetKind, name: str, organization: str, holdings: Holdings) -> bool:
+    """Say whether an actor may use a connection or a secret: a manager any, an admin those of its organization, others what was granted."""
+    if actor.role is Role.MANAGER:
+        return True
+    if actor.organization != organization:
+        return False
+    wanted = Entitlement(Privilege.USE, kind, name)
+    return actor.role is Role.ADMIN or any(grant.entitlement == wanted for grant in holdings.grants)
 
 
 def act_in(actor: Actor, operation: Right, organization: str | None, holdings: Holdings = NOTHING) -> Actor:

@@ -100,6 +100,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         str, Doc("modules, by comma, that a worker may import handlers from where a template or a job names one; empty: none")
     ] = ""
 
+    external_file: Annotated[
+        str, Doc("TOML file that says which external commands this worker runs, and how they are confined; empty: none")
+    ] = ""
+
     audit_runs: Annotated[
         str,
         Doc(
@@ -227,8 +231,19 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     sql_share: Annotated[
         float, Doc("share of its time that a query computes while a worker of the same process has jobs; it pauses for the rest", 0.01, 1)
     ] = 0.05
+    sql_result_rows: Annotated[
+        int, Doc("rows of its last result set that a run of a SQL job keeps, at most; result_max bounds their size", 1, 1_000_000)
+    ] = 1000
+    sql_paths: Annotated[str, Doc("folders and files, with commas between them, whose SQLite databases SQL jobs may use; empty: none")] = ""
     progress_interval: Annotated[float, Doc("shortest time between two stored progress reports of a run", 0)] = 0.5
 
+    master_key_file: Annotated[
+        str,
+        Doc(
+            "file of the keys that secrets are encrypted with, one a line, closed to others (mode 0600); empty: systemd's credential"
+            " rota-master-key, or none"
+        ),
+    ] = ""
     synchronous: Annotated[
         str, Doc("SQLite durability: FULL survives power loss, NORMAL may lose the last commits", words=("FULL", "NORMAL"))
     ] = "FULL"

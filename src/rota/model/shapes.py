@@ -28,6 +28,8 @@ class Shape(msgspec.Struct, frozen=True, eq=False):
     """The type of its JSON form, where Python takes more than that."""
     most: int | None = None
     """Characters that a text outside of Python may have."""
+    hidden: bool | None = None
+    """Whether it is a secret: no message repeats it, and the command line reads it from standard input, never from an argument."""
 
 
 Priority: TypeAlias = Annotated[

@@ -31,6 +31,8 @@ TYPES_MAX = 100
 """Job types that one webhook may be narrowed to."""
 SECRET_PREFIX = "whsec_"  # noqa: S105 - how every such secret begins
 SECRET_BYTES = 32
+SEALED_PREFIX = "sealed:"
+"""How a secret begins in the store that is encrypted: the id of its master key follows."""
 TEST = "webhook.test"
 """What `test` sends. No run ends so."""
 
@@ -99,6 +101,20 @@ class Webhook(msgspec.Struct, kw_only=True, frozen=True):
     created_by: str
     created_at: datetime
     updated_at: datetime
+
+
+class SigningSecret(msgspec.Struct, frozen=True):
+    """What the messages of one owner are signed with, as the store keeps it: encrypted or not."""
+
+    owner: str
+    secret: str
+    previous: str | None = None
+
+    def __repr__(self) -> str:
+        """Return it without its contents."""
+        return f"SigningSecret({self.owner!r})"
+
+    __str__ = __repr__
 
 
 class DeliveryState(StrEnum):
@@ -275,6 +291,11 @@ def secret_of(given: object) -> str:
         except ValueError:
             pass
     raise InvalidOption(f"this is not a secret of a webhook: give {SECRET_PREFIX} and 24 to 64 bytes in base64, or none and one is made")
+
+
+def sealing_key(text: str) -> str | None:
+    """Return the id of the master key that a stored secret is encrypted with; None: it is not encrypted."""
+    return text.removeprefix(SEALED_PREFIX).partition(":")[0] if text.startswith(SEALED_PREFIX) else None
 
 
 def owner_of(endpoint_id: str) -> str:

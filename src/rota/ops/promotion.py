@@ -21,6 +21,7 @@ def promote(
     keep: bool = False,
     replace: bool = False,
     mend: bool = False,
+    without_secrets: bool = False,
     progress: Tell | None = None,
 ) -> Promoted:
     """Copy everything to another store, verify it there, and close this one: see `StoreOperations.promote`."""
@@ -42,7 +43,18 @@ def promote(
         finally:
             other.close()
     tell = progress or (lambda _: None)
-    done = Promotion(here, there, clock=clock, settings=settings, keep=keep, replace=replace, mend=mend, tell=tell).run()
+    done = Promotion(
+        here,
+        there,
+        clock=clock,
+        settings=settings,
+        keep=keep,
+        replace=replace,
+        mend=mend,
+        key_ids=lambda: session.keyring().ids,
+        without_secrets=without_secrets,
+        tell=tell,
+    ).run()
     if done.logs is not None and not Path(done.logs).exists():
         done.logs = None
     session.close()

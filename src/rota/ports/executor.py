@@ -64,6 +64,8 @@ class Question(StrEnum):
 
     ENQUEUE = "enqueue"
     RESULTS = "results"
+    ORDER = "order"
+    """What a runner is to do: see `rota.ports.runner.Order`."""
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -150,6 +152,8 @@ class Equipment(msgspec.Struct, frozen=True):
     """Surrounds each handler, the first outermost. More may be registered at any time."""
     app: App | None = None
     """The program's Rota: handler processes import it for its middleware and hooks."""
+    runners: Mapping[str, Callable[[], Any]] = {}
+    """What makes the runner of each kind that is not Python, when it is first needed: see `rota.ports.runner.Runner`."""
 
 
 class Readiness(StrEnum):

@@ -42,8 +42,10 @@ class Parcel(msgspec.Struct, kw_only=True):
     """How often it was sent before."""
     url: str | None
     """None: nobody is to be told any more."""
+    owner: str = ""
+    """Whose secrets they are: part of what encrypted ones are opened with."""
     secrets: tuple[str, ...] = ()
-    """Signed with each."""
+    """Signed with each. As they are stored: encrypted or not."""
 
 
 class Taken(msgspec.Struct, frozen=True):
@@ -84,7 +86,10 @@ class Hooks(Protocol):
     """Endpoints, their secrets, and the outbox. A secret never leaves but inside a parcel."""
 
     def add_endpoint(self, webhook: Webhook, secret: str, *, most: int, actor: Actor, now: Instant) -> None:
-        """Keep a new webhook and its secret. Audited. The same id again: nothing more. Raise InvalidOption if there are `most` already."""
+        """Keep a new webhook and its secret, which may be encrypted. Audited. The same id again: nothing more.
+
+        Raise InvalidOption if there are `most` already.
+        """
 
     def endpoint(self, endpoint_id: str) -> Webhook | None:
         """Return a webhook that was not deleted."""
@@ -105,7 +110,7 @@ class Hooks(Protocol):
         """Sign with another secret from now on, and with the one before it too until a moment. Audited, without either."""
 
     def secrets(self, owner: str, *, now: Instant) -> tuple[str, ...]:
-        """Return what messages are signed with now, newest first. For who sends, and for nobody else."""
+        """Return what messages are signed with now, newest first, as it is stored. For who sends, and for nobody else."""
 
     def mail(self) -> Mail:
         """Look at the outbox. Costs three looks at the ends of indexes."""

@@ -13,6 +13,7 @@ import msgspec
 
 from rota.model.fates import Fated
 from rota.model.gate import EVERYTHING, Actor, Scope
+from rota.model.kinds import JobWork
 from rota.model.schedules import Calendar, Fate, Schedule, ScheduleState, TemplateVersion
 from rota.model.states import Status
 from rota.model.values import Instant, NewRow, Purged
@@ -256,6 +257,9 @@ class Schedules(Protocol):
 
     def template_version(self, template_id: str, version: int) -> TemplateVersion | None:
         """Return what a job that SQL has created was in one of its versions; None once no run names it."""
+
+    def work_of(self, number: int) -> JobWork | None:
+        """Return what a job does, as it was defined when the job was enqueued; None for one without a template."""
 
     def schedules(
         self, *, scope: Scope = EVERYTHING, name: str | None = None, template: str | None = None, dropped: bool = False

@@ -17,7 +17,10 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     key: str
     """`webhook-id`: the same at each attempt."""
     payload: str
+    owner: str = ""
+    """Whose secrets they are."""
     secrets: tuple[str, ...]
+    """As they are stored: encrypted or not."""
     at: datetime
     """`webhook-timestamp`: when this attempt was made."""
 

@@ -26,6 +26,7 @@ from rota.model.grants import (
     named_grants,
 )
 from rota.model.schedules import Schedule
+from rota.model.secrets import SecretPlace, no_secret
 from rota.model.shapes import TEXT_MAX, Organization, Shape
 from rota.model.values import dashed, undashed
 from rota.operation import Ask, Resource, operation
@@ -160,7 +161,7 @@ def organization_of(ask: Ask, schedule: Schedule | None, organization: str | Non
 
 
 def target_named(ask: Ask, kind: TargetKind | None, name: str | None, organization: str, schedule: Schedule | None = None) -> GrantTarget:
-    """Return the thing that a privilege is to be granted on. A connection or a secret is known by its name; secrets are not looked up."""
+    """Return the thing that a privilege is to be granted on: it has to be there. Connections and secrets are known by their names."""
     if kind is None or name is None:
         return NO_TARGET
     if schedule is not None:
@@ -170,6 +171,10 @@ def target_named(ask: Ask, kind: TargetKind | None, name: str | None, organizati
         return GrantTarget(kind, undashed(role.id), role.name)
     if kind is TargetKind.CONNECTION and all(each.key != (organization, name) for each in ask.store.connections()):
         raise NotFound(f"there is no connection {name!r} in organization {organization!r}: `rota connection list` shows them")
+    if kind is TargetKind.SECRET:
+        place = SecretPlace(organization, name)
+        if not any((each.organization, each.name, each.job_id) == (organization, name, None) for each in ask.store.stored_secrets()):
+            raise no_secret(place)
     return GrantTarget(kind, name, name)
 
 

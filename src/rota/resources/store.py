@@ -123,17 +123,29 @@ class StoreOperations(Resource):
         keep: bool = False,
         replace: bool = False,
         mend: bool = False,
+        without_secrets: bool = False,
         progress: Tell | None = None,
     ) -> Promoted:
         """Copy everything to another store, verify it there, and close this one, which from then on names the new one. For system managers.
 
         No worker may be alive on either. With `keep` this store stays open. `replace` deletes what the target holds; a target that holds
         the same already is only verified. `mend` replaces NUL characters where the target can't hold them.
+        Secrets are copied as they are encrypted. If this process does not have their master key the copy is refused; `without_secrets`
+        leaves those secrets out.
         """
         # The right is asked for inside, because a store that is not there, or was moved, is not opened to ask.
         from rota.ops.promotion import promote  # noqa: PLC0415 - few programs need it
 
-        return promote(self._session, self._actor, target, keep=keep, replace=replace, mend=mend, progress=progress)
+        return promote(
+            self._session,
+            self._actor,
+            target,
+            keep=keep,
+            replace=replace,
+            mend=mend,
+            without_secrets=without_secrets,
+            progress=progress,
+        )
 
     def reopen(self) -> None:
         """Open a store again that was moved, when the one it was moved to is lost with all later changes. For system managers."""
@@ -259,6 +271,7 @@ def _findings(ask: Ask, *, full: bool, repair: bool) -> list[Finding]:
         pause=time.sleep,
         registry=ask.registry,
         make_sender=partial(make_sender, ask.settings),
+        key_ids=lambda: session.keyring().ids,
         trust=opened.trust,
     )
     return checkup.findings(full=full, repair=repair)

@@ -10,8 +10,8 @@ from typing import Annotated
 
 import msgspec
 
-from rota.compose import make_sender
-from rota.errors import InvalidOption, NotFound, Refused
+from rota.compose import make_sender, open_signing_secret
+from rota.errors import InvalidOption, NotFound, Refused, SecretUnavailable
 from rota.model.checks import extra, text, whole, word_of
 from rota.model.gate import Right
 from rota.model.shapes import NAME_MAX, Limit, Organization, Shape
@@ -120,7 +120,8 @@ class Webhooks(Resource):
             updated_at=created_at,
         )
         chosen = _new_secret() if secret is None else secret_of(secret)
-        store.add_endpoint(webhook, chosen, most=ask.settings.webhook_max, actor=who, now=now)
+        stored = _sealed(ask, owner_of(_id(webhook)), chosen)
+        store.add_endpoint(webhook, stored, most=ask.settings.webhook_max, actor=who, now=now)
         return NewWebhook(webhook, chosen)
 
     @operation(Right.WEBHOOKS, http="PATCH /webhooks/{webhook}", cli="webhook update", etag=True)
@@ -184,7 +185,8 @@ class Webhooks(Resource):
                 raise InvalidOption(f"webhook {present.id} is a single job's and is signed with its organization's secret: rotate that")
             owner, whose = owner_of(_id(present)), present.organization
         until = now + round(ask.settings.webhook_rotation * SECOND)
-        store.set_secret(owner, chosen, organization=whose, previous_until=until, actor=who, now=now)
+        if not _signs_with(ask, owner, chosen):
+            store.set_secret(owner, _sealed(ask, owner, chosen), organization=whose, previous_until=until, actor=who, now=now)
         return chosen
 
     @operation(Right.WEBHOOKS, http="POST /webhooks/{webhook}/test", cli="webhook test")
@@ -200,6 +202,7 @@ class Webhooks(Resource):
             url=present.url,
             key=dashed(ask.session.ids.take(1, now)[0]),
             payload=test_payload(present.organization, moment_of(now)),
+            owner=owner,
             secrets=ask.store.secrets(owner, now=now),
             at=moment_of(now),
         )
@@ -256,6 +259,27 @@ def _no_webhook(name: object) -> NotFound:
 
 def _id(webhook: Webhook) -> str:
     return str(undashed(webhook.id))
+
+
+def _sealed(ask: Ask, owner: str, secret: str) -> str:
+    """Return a secret as it is to be stored: encrypted, where there is a master key."""
+    if not ask.session.has_key_file():
+        return secret
+    from rota.vault import seal_signing  # noqa: PLC0415 - few programs have a master key
+
+    return seal_signing(ask.session.keyring(), owner, secret)
+
+
+def _signs_with(ask: Ask, owner: str, secret: str) -> bool:
+    """Say whether messages are signed with this secret already: encrypted twice, it would look like another one."""
+    newest = next(iter(ask.store.secrets(owner, now=ask.now)), None)
+    if newest is None:
+        return False
+    try:
+        return open_signing_secret(ask.settings, owner, newest) == secret
+    except SecretUnavailable:
+        # One that nobody can open any more is replaced.
+        return False
 
 
 def _new_secret() -> str:

@@ -6,11 +6,12 @@ no redirect, no cookie, and one connection for each message: nothing of one rece
 
 from __future__ import annotations
 
+import logging
 import socket
 import ssl
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any, Self
 
@@ -18,6 +19,7 @@ import httpcore2
 import httpx2
 from standardwebhooks import Webhook
 
+from rota.errors import RotaError
 from rota.model.settings import Settings
 from rota.model.targets import is_public
 from rota.model.webhooks import Sent
@@ -28,6 +30,8 @@ ANSWER_MAX = 4096
 AGENT = "Rota-Webhooks"
 PULSE_AGENT = "Rota-Pulse"
 _ALLOW = "allow"
+log = logging.getLogger("rota.webhooks")
+OpenSecret = Callable[[str, str], str]
 
 
 class Refused(Exception):  # noqa: N818 - a word between two functions of this module
@@ -37,20 +41,28 @@ class Refused(Exception):  # noqa: N818 - a word between two functions of this m
 class HttpSender:
     """Implements `rota.ports.sender.Sender` and `Caller`."""
 
-    def __init__(self, settings: Settings, *, trusted: bool = False) -> None:
+    def __init__(self, settings: Settings, *, trusted: bool = False, open_secret: OpenSecret | None = None) -> None:
         """Take what is allowed. Certificates are read once, when the first message asks for them.
 
+        `open_secret` decrypts a secret of an owner, as the store keeps it; without it secrets are used as they are.
         `trusted`: what is called was set by the operator, who may name a machine of the own network, over http:// too.
         """
         self._timeout_s = settings.webhook_timeout
         self._private = trusted or settings.webhook_private == _ALLOW
         self._plain = trusted or settings.webhook_http == _ALLOW
+        self._open_secret = open_secret
         self._tls: ssl.SSLContext | None = None
         self._lock = threading.Lock()
 
     def send(self, message: Message) -> Sent:
         """Send a message and say what came of it."""
-        return self._sent("POST", message.url, self._signed(message), message.payload.encode())
+        try:
+            headers = self._signed(message)
+        except RotaError as error:
+            # The receiver's people may read this error: the path of a key file is not for them.
+            log.warning("a webhook message can't be signed: %s", error)
+            return Sent(error="its secret can't be opened by the worker, whose log says why")
+        return self._sent("POST", message.url, headers, message.payload.encode())
 
     def call(self, url: str) -> Sent:
         """Ask for a URL and say what came of it."""
@@ -83,7 +95,8 @@ class HttpSender:
             return int(answer.status)
 
     def _signed(self, message: Message) -> dict[str, str]:
-        signatures = [Webhook(secret).sign(message.key, message.at, message.payload) for secret in message.secrets]
+        opened = message.secrets if self._open_secret is None else [self._open_secret(message.owner, each) for each in message.secrets]
+        signatures = [Webhook(secret).sign(message.key, message.at, message.payload) for secret in opened]
         return {
             "content-type": "application/json",
             "user-agent": AGENT,

@@ -463,17 +463,6 @@ JOB_DEPENDENCIES = Table(
     key=("job_uuid", "depends_on_job_uuid"),
 )
 
-JOB_SECRETS = Table(
-    "job_secrets",
-    "Names of the secrets that jobs are given. Values can't be read.",
-    (
-        Column("job_uuid", Type.UUID, "The job", ("job_uuid",)),
-        Column("secret_key", Type.TEXT, "The name of the secret", ("secret_key",)),
-    ),
-    Right.READ,
-    key=("job_uuid", "secret_key"),
-)
-
 OCCURRENCES = Table(
     "occurrences",
     "The ledger: due times of schedules, with the outcome of each. A row can stand for several in a row.",
@@ -715,6 +704,43 @@ CONNECTIONS = Table(
     key=("connection_uuid",),
 )
 
+SECRETS = Table(
+    "secrets",
+    "Secrets of organizations and of single jobs. Values can't be read.",
+    _own(
+        ("secret_uuid", Type.UUID, "The secret"),
+        ("secret_name", Type.TEXT, "Its name"),
+        ("organization", Type.TEXT, "Whose it is"),
+        ("job_uuid", Type.UUID, "The job that alone has it; NULL: jobs of the organization can name it"),
+        ("job_name", Type.TEXT, "The name of that job"),
+        ("version", Type.BIGINT, "Counts its values"),
+        ("key_id", Type.TEXT, "The master key that it is encrypted with"),
+        ("created_by", Type.TEXT, "Who created it"),
+        ("created_at", Type.BIGINT, "When, in milliseconds since 1970 UTC"),
+        ("created_at_ts", Type.TEXT, "The same as ISO 8601"),
+        ("updated_at", Type.BIGINT, "When its value was set last, in milliseconds since 1970 UTC"),
+        ("updated_at_ts", Type.TEXT, "The same as ISO 8601"),
+        ("last_used_at", Type.BIGINT, "When a run was given it last, in milliseconds since 1970 UTC"),
+        ("last_used_at_ts", Type.TEXT, "The same as ISO 8601"),
+    ),
+    Right.READ,
+    key=("secret_uuid",),
+)
+
+JOB_SECRETS = Table(
+    "job_secrets",
+    "Names of the secrets that runs of each job are given. Values can't be read.",
+    _own(
+        ("job_uuid", Type.UUID, "The job"),
+        ("secret_key", Type.TEXT, "The name of the secret"),
+        ("job_name", Type.TEXT, "The job's name"),
+        ("source", Type.TEXT, "JOB: it is the job's alone; ORGANIZATION: the job names a secret of its organization"),
+        ("organization", Type.TEXT, "Whose it is"),
+    ),
+    Right.READ,
+    key=("job_uuid", "secret_key"),
+)
+
 TABLES: dict[str, Table] = {
     table.name: table
     for table in (
@@ -733,6 +759,7 @@ TABLES: dict[str, Table] = {
         ROLES,
         GRANTS,
         CONNECTIONS,
+        SECRETS,
         ORGANIZATIONS,
         TEMPLATES,
         CALENDARS,

@@ -25,6 +25,7 @@ from rota.sql.patterns import like
 from rota.sql.render import render
 from rota.sql.reports import settings_rows
 from rota.sql.result import Result
+from rota.sql.secret_commands import show_secrets
 from rota.sql.states import run_state
 from rota.sql.syntax import (
     AlterJob,
@@ -219,6 +220,7 @@ LISTERS: dict[Listing, Callable[[Execution, Show], tuple[tuple[str, ...], Iterab
     Listing.GRANTS: show_grants,
     Listing.ROLES: show_roles,
     Listing.CONNECTIONS: show_connections,
+    Listing.SECRETS: show_secrets,
     Listing.SETTINGS: _settings,
     Listing.AUDIT: _audit,
     Listing.SCHEDULER: _scheduler,

@@ -1,4 +1,4 @@
-"""Tables of sys that are not scanned: settings, metrics, roles, grants and connections, and those that do not exist yet."""
+"""Tables of sys that are not scanned: settings, metrics, roles, grants, connections and secrets."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ from rota.resources.connections import visible_connections
 from rota.resources.grants import visible_grants
 from rota.resources.measures import HOUR_US, Measures, measures
 from rota.resources.roles import visible_roles
+from rota.resources.secrets import job_secrets, visible_secrets
 from rota.resources.stored_settings import last_read
 from rota.sql.catalog import id_shown, moment_shown, ms_shown
+from rota.sql.secret_commands import source_of
 
 Row = dict[str, Any]
 FAILED = frozenset({Status.FAILED, Status.TIMED_OUT, Status.DEAD_LETTER})
@@ -178,6 +180,36 @@ def connection_rows(ask: Ask) -> Iterator[Row]:
         }
 
 
+def secret_rows(ask: Ask) -> Iterator[Row]:
+    """Go through the secrets that the actor may see."""
+    for secret in visible_secrets(ask):
+        yield {
+            "secret_uuid": secret.id,
+            "secret_name": secret.name,
+            "organization": secret.organization,
+            "job_uuid": secret.job_id,
+            "job_name": secret.job,
+            "version": secret.version,
+            "key_id": secret.key_id,
+            "created_by": secret.created_by,
+            **_moment("created_at", secret.created_at),
+            **_moment("updated_at", secret.updated_at),
+            **_moment("last_used_at", secret.last_used_at),
+        }
+
+
+def job_secret_rows(ask: Ask) -> Iterator[Row]:
+    """Go through the secrets of jobs that the actor may read."""
+    for each in job_secrets(ask):
+        yield {
+            "job_uuid": id_shown(each.job.id),
+            "secret_key": each.name,
+            "job_name": each.job.name,
+            "source": source_of(is_own=each.is_own),
+            "organization": each.job.organization,
+        }
+
+
 def _moment(name: str, at: datetime | None) -> Row:
     """Return the two columns of a moment."""
     when = None if at is None else instant(at)
@@ -190,5 +222,7 @@ REPORTS: dict[str, Callable[[Ask], Iterator[Row]]] = {
     "roles": role_rows,
     "grants": grant_rows,
     "connections": connection_rows,
+    "secrets": secret_rows,
+    "job_secrets": job_secret_rows,
 }
-"""Those that have rows. Secrets do not exist yet."""
+"""How the rows of each are made."""

@@ -11,7 +11,7 @@ from rota.model.gate import Right
 from rota.operation import Ask, View, ask_for, seen_from, session_of
 from rota.ports.store import Store
 from rota.session import Session
-from rota.sql import access_commands, connection_commands, job_commands, job_listings, system_commands
+from rota.sql import access_commands, connection_commands, job_commands, job_listings, secret_commands, system_commands
 from rota.sql.errors import SqlLimitError, SqlStatementError
 from rota.sql.execution import Execution, Refusal, Values, failure, heading, not_yet
 from rota.sql.interruption import CANCELLED, is_stopped
@@ -87,13 +87,15 @@ DOINGS: dict[type, Doing] = {
     PlanChange: Doing(Right.READ, job_listings.plan),
     ForecastJobs: Doing(Right.READ, job_listings.forecast),
     Select: Doing(Right.READ, _select),
-    SetJobSecret: Doing(Right.ALTER_JOBS, _not_yet),
-    DropJobSecret: Doing(Right.ALTER_JOBS, _not_yet),
+    SetJobSecret: Doing(Right.ALTER_JOBS, secret_commands.set_job_secret, atomic=True),
+    DropJobSecret: Doing(Right.ALTER_JOBS, secret_commands.drop_job_secret, atomic=True),
     GrantRights: Doing(Right.GRANT, access_commands.grant_rights, atomic=True),
     RevokeRights: Doing(Right.GRANT, access_commands.revoke_rights, atomic=True),
     CreateRole: Doing(Right.MANAGE_GRANTS, access_commands.create_role, atomic=True),
     DropRole: Doing(Right.MANAGE_GRANTS, access_commands.drop_role, atomic=True),
-    **dict.fromkeys((CreateSecret, AlterSecret, DropSecret), Doing(Right.MANAGE_ORGANIZATIONS, _not_yet)),
+    CreateSecret: Doing(Right.MANAGE_SECRETS, secret_commands.create_secret, atomic=True),
+    AlterSecret: Doing(Right.MANAGE_SECRETS, secret_commands.alter_secret, atomic=True),
+    DropSecret: Doing(Right.MANAGE_SECRETS, secret_commands.drop_secret, atomic=True),
     CreateConnection: Doing(Right.MANAGE_CONNECTIONS, connection_commands.create_connection, atomic=True),
     AlterConnection: Doing(Right.MANAGE_CONNECTIONS, connection_commands.alter_connection, atomic=True),
     DropConnection: Doing(Right.MANAGE_CONNECTIONS, connection_commands.drop_connection, atomic=True),
@@ -184,7 +186,8 @@ def _one(view: View, parsed: Parsed, values: Values) -> Result:
 def _shared_out(statements: Sequence[Parsed], params: Values) -> Iterator[Values]:
     """Give each statement the values of its parameters; refuse those that no statement takes."""
     if params is not None and (isinstance(params, str) or not isinstance(params, Mapping | Sequence)):
-        raise InvalidOption(f"params={params!r:.60} is not allowed: pass a list for ?, or names and values for :name")
+        # Its value is not shown: it may be that of a secret.
+        raise InvalidOption(f"params is {type(params).__name__}: pass a list for ?, or names and values for :name")
     if params is None or isinstance(params, Mapping):
         known = {name for parsed in statements for name in _names(parsed)}
         unknown = next((name for name in params or () if name not in known), None)

@@ -12,7 +12,7 @@ from rota.stores.postgres import PostgresStore, checkup
 from rota.stores.postgres.grants import statements
 from rota.stores.postgres.migrate import expected, latest
 from tests.stores.desk import Desk
-from tests.support.postgres import make_server
+from tests.support.postgres import fresh_database, make_server
 from tests.support.waiting import eventually
 
 NOW = 1_772_366_400_000_000
@@ -28,10 +28,8 @@ def server():
 
 @pytest.fixture
 def database(server):
-    with server.connect() as raw:
-        raw.execute("DROP DATABASE IF EXISTS patient WITH (FORCE)")
-        raw.execute("CREATE DATABASE patient")
-    return "patient"
+    with fresh_database(server) as url:
+        yield url.rpartition("/")[2]
 
 
 @pytest.fixture

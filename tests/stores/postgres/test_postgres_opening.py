@@ -14,7 +14,7 @@ from rota.errors import StoreUnavailable
 from rota.stores.postgres import PostgresStore
 from rota.stores.postgres.connection import Session
 from tests.support.pace import patient
-from tests.support.postgres import fresh_database, shared_server
+from tests.support.postgres import EMPTY, fresh_database, shared_server
 from tests.support.proof import size
 
 FATAL = b"SFATAL\0VFATAL\0C57P01\0Mterminating connection due to administrator command\0\0"
@@ -60,7 +60,7 @@ def started(url, **settings):
 @pytest.mark.prove
 def test_a_worker_starts_although_the_server_ends_its_session_at_any_statement_of_opening(monkeypatch):
     executioner = Executioner(monkeypatch)
-    with fresh_database() as url:
+    with fresh_database(like=EMPTY) as url:
         for _ in range(2):
             executioner.strike(None)
             with started(url):
@@ -76,14 +76,14 @@ def test_a_worker_starts_although_the_server_ends_its_session_at_any_statement_o
 
 def test_a_store_is_made_although_the_server_ends_its_session_at_any_statement_of_that(monkeypatch):
     executioner = Executioner(monkeypatch)
-    with fresh_database() as url:
+    with fresh_database(like=EMPTY) as url:
         executioner.strike(None)
         with closing(PostgresStore(url, Settings())) as store:
             store.migrate(now=0)
         statements = executioner.count
     assert statements >= 8
     for at in range(statements):
-        with fresh_database() as url, closing(PostgresStore(url, Settings())) as store:
+        with fresh_database(like=EMPTY) as url, closing(PostgresStore(url, Settings())) as store:
             executioner.strike(at)
             store.migrate(now=0)
             assert executioner.count > at
@@ -93,7 +93,7 @@ def test_a_store_is_made_although_the_server_ends_its_session_at_any_statement_o
 
 def test_a_server_that_ends_every_session_is_given_up_after_busy_timeout(monkeypatch):
     executioner = Executioner(monkeypatch, often=True)
-    with fresh_database() as url:
+    with fresh_database(like=EMPTY) as url:
         executioner.strike(0)
         begun = time.monotonic()
         with pytest.raises(StoreUnavailable, match="terminating connection"), started(url, busy_timeout=1):
@@ -143,7 +143,7 @@ def forward(here, there):
 
 
 def test_a_session_that_is_ended_before_it_has_begun_is_opened_again():
-    with fresh_database() as url, hanging_up(shared_server(), times=2) as (port, came):
+    with fresh_database(like=EMPTY) as url, hanging_up(shared_server(), times=2) as (port, came):
         moved = url.replace(str(shared_server().port), str(port)) + "?sslmode=disable&gssencmode=disable"
         with closing(Rota(moved)) as rota:
             assert rota.store.stats().workers == 0

@@ -452,14 +452,14 @@ _NAMES = {
     FLAG: "depends dropped ended failed fresh not_ran told",
     REAL: "timeout",
     ID: (
-        "adopter_id chain connection_id endpoint_id grant_id group_id job_id named new_id parent reservation_id role_id root_id run_id"
-        " schedule_id token_id"
+        "adopter_id after_id chain connection_id endpoint_id grant_id group_id job_id named new_id parent reservation_id role_id root_id"
+        " run_id schedule_id secret_id token_id"
     ),
     PERHAPS_ID: "before_schedule template_id user_id worker_id",
-    DIGEST: "hash job_hash",
+    DIGEST: "hash job_hash sealed_body wrapped",
     NUMBERS: "children lanes limits moments numbers rowids tails",
     WORDS: "fates names statuses types",
-    IDS: "granted groups roots",
+    IDS: "granted groups roots secret_ids",
     PACKED: "ids schedules",
     TEXTS: "bodies",
 }

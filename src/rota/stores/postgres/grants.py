@@ -18,7 +18,7 @@ PLAIN_ROLE = re.compile(r"[A-Za-z_][A-Za-z0-9_$-]{0,62}")
 KINDS = ("worker", "submitter", "reader", "server")
 ALL = "*"
 """Every table and view of the schema, but those that are `PRIVATE`."""
-PRIVATE = frozenset({"tokens", "sessions", "hook_secrets"})
+PRIVATE = frozenset({"tokens", "sessions", "hook_secrets", "secrets"})
 """Digests of keys, and secrets: for nobody but those who need them."""
 
 
@@ -59,6 +59,9 @@ RIGHTS: dict[str, tuple[Grant, ...]] = {
         # Retention removes what is over.
         Grant("SELECT", "sessions", columns="hash expires_at"),
         Grant("DELETE", "sessions"),
+        # Runs are given secrets, and a job that is dropped loses its own.
+        Grant("SELECT, DELETE", "secrets"),
+        Grant("UPDATE", "secrets", columns="last_used_at"),
         # It signs what it sends.
         Grant("SELECT", "hook_secrets"),
         NUMBERS,
@@ -94,7 +97,7 @@ RIGHTS["server"] = (
     *RIGHTS["worker"],
     Grant("SELECT, INSERT, UPDATE", "tokens"),
     Grant("SELECT, INSERT, UPDATE, DELETE", "sessions"),
-    Grant("INSERT, UPDATE, DELETE", "organizations users roles grants connections pauses calendars hook_secrets settings"),
+    Grant("INSERT, UPDATE, DELETE", "organizations users roles grants connections pauses calendars hook_secrets secrets settings"),
     Grant("DELETE", "templates"),
 )
 

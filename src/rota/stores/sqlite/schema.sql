@@ -1,4 +1,4 @@
--- Schema 22, generated from the migrations by `make schema`. Do not edit it: add a migration.
+-- Schema 23, generated from the migrations by `make schema`. Do not edit it: add a migration.
 
 CREATE TABLE meta (
     key   TEXT PRIMARY KEY,
@@ -796,6 +796,27 @@ CREATE TABLE connections (
 
 CREATE UNIQUE INDEX connections_name ON connections (organization_id, name);
 
+CREATE TABLE secrets (
+    secret_id       BLOB PRIMARY KEY CHECK (length(secret_id) = 16),
+    organization_id TEXT NOT NULL REFERENCES organizations,
+    name            TEXT NOT NULL CHECK (length(name) BETWEEN 1 AND 128 AND name NOT GLOB '*[^A-Za-z0-9_]*' AND name NOT GLOB '[0-9]*'),
+    schedule_id     BLOB REFERENCES schedules ON DELETE CASCADE,   -- the job that alone has it; NULL: jobs of the organization may name it
+    version         INTEGER NOT NULL CHECK (version >= 1),
+    key_id          TEXT NOT NULL,
+    wrapped         BLOB NOT NULL,
+    body            BLOB NOT NULL,
+    created_by      TEXT NOT NULL,
+    created_at      INTEGER NOT NULL,
+    updated_at      INTEGER NOT NULL,
+    last_used_at    INTEGER
+) STRICT, WITHOUT ROWID;
+
+CREATE UNIQUE INDEX secrets_of_organization ON secrets (organization_id, name) WHERE schedule_id IS NULL;
+
+CREATE UNIQUE INDEX secrets_of_job ON secrets (schedule_id, name) WHERE schedule_id IS NOT NULL;
+
+CREATE INDEX secrets_key ON secrets (key_id, secret_id);
+
 INSERT INTO meta (key, value) VALUES ('clock', 0);
 INSERT INTO meta (key, value) VALUES ('definitions_version', 1);
 INSERT INTO meta (key, value) VALUES ('late_results', 0);
@@ -803,6 +824,6 @@ INSERT INTO meta (key, value) VALUES ('number_floor', 0);
 INSERT INTO meta (key, value) VALUES ('pulse_at', 0);
 INSERT INTO meta (key, value) VALUES ('recovered_at', 0);
 INSERT INTO meta (key, value) VALUES ('retention_clock', 0);
-INSERT INTO meta (key, value) VALUES ('schema', 22);
+INSERT INTO meta (key, value) VALUES ('schema', 23);
 INSERT INTO meta (key, value) VALUES ('tzdata', 0);
 INSERT INTO organizations (organization_id, display_name, state, created_at, signs) VALUES ('default', 'Default', 'ACTIVE', 0, 0);

@@ -220,7 +220,7 @@ class _Found(msgspec.Struct):
         self.light = self.light and is_light(end)
         self.numbers.append(number)
         output = (end.error, end.error_type, end.error_code, end.traceback, end.exit_code, end.result, ending.log_path)
-        self.runs.append((number, at, RUN_END[end.status], *output))
+        self.runs.append((number, at, RUN_END[end.status], *output, end.result_message, end.rows_affected))
         self.jobs.append((number, at, end.status, end.error_type, end.reason))
         if ending.unstarted is not None:
             self.unstarted.append(ending.unstarted)

@@ -19,6 +19,7 @@ from rota.model.grants import (
     dependents,
     named_grants,
 )
+from rota.model.secrets import SecretPlace
 from rota.model.values import Instant, dashed, moment, undashed
 from rota.ports.store import DefinitionsChanged
 from rota.stores.verbs.db import Db, audit
@@ -105,6 +106,13 @@ def remove_those_on_connection(db: Db, organization: str, name: str, actor: Acto
     """Remove the grants on a connection that is dropped, those that were granted onward among them. The caller advances the version."""
     rows = db.rows("grants_on", target_kind=TargetKind.CONNECTION, target_id=name)
     remove(db, (grant for grant in map(_grant, rows) if grant.organization == organization), actor, now)
+
+
+def remove_those_on_secret(db: Db, place: SecretPlace, actor: Actor, now: Instant) -> None:
+    """Remove the grants on a secret that is dropped: another one of its name is not what was granted."""
+    found = [_grant(row) for row in db.rows("grants_on", target_kind=TargetKind.SECRET, target_id=place.name)]
+    if remove(db, [grant for grant in found if grant.organization == place.organization], actor, now):
+        db.change("advance_definitions")
 
 
 def remove_those_of_user(db: Db, user: User, users: Mapping[str, User], actor: Actor, now: Instant) -> None:

@@ -21,6 +21,7 @@ from rota.errors import (
 from rota.model.definitions import TemplateState, unfit_for_schedules
 from rota.model.dependencies import find_circle
 from rota.model.gate import EVERYTHING, Actor, Scope
+from rota.model.kinds import JobWork
 from rota.model.schedule_options import as_options
 from rota.model.schedules import (
     Calendar,
@@ -35,7 +36,7 @@ from rota.model.schedules import (
 from rota.model.values import Instant, moment
 from rota.model.webhooks import WAIT_MAX
 from rota.ports.schedules import Beat, Change, DueSchedule
-from rota.stores.verbs import grants
+from rota.stores.verbs import grants, secrets
 from rota.stores.verbs.db import Db, audit
 
 _encode = msgspec.json.Encoder().encode
@@ -106,6 +107,23 @@ def template_version(db: Db, template_id: str, version: int) -> TemplateVersion 
         return None
     kind, job_type, body, defaults, created_by, created_at = row
     return TemplateVersion(version, JobKind(kind), job_type, body, msgspec.json.decode(defaults), created_by, moment(created_at))
+
+
+def work_of(db: Db, number: int) -> JobWork | None:
+    """Return what a job does, as it was defined when the job was enqueued."""
+    row = db.row("work_of_job", number=number)
+    if row is None:
+        return None
+    kind, body, defaults, name, schedule_id, run_as, created_by = row
+    return JobWork(
+        kind=JobKind(kind),
+        body=body,
+        defaults=msgspec.json.decode(defaults),
+        name=name,
+        schedule_id=schedule_id or None,
+        run_as=run_as,
+        created_by=created_by,
+    )
 
 
 def schedule(db: Db, schedule_id: str) -> Schedule | None:
@@ -246,6 +264,7 @@ def take_away(db: Db, before: Schedule, actor: Actor, now: Instant) -> None:
     if before.own is not None:
         db.change("drop_own_template", template_id=before.own.id, now=now)
     grants.remove_those_on_job(db, before.id, actor, now)
+    secrets.drop_those_of_job(db, before.id, actor, now)
     _audit(db, actor, now, "schedule.delete", before, before=said(before))
 
 

@@ -42,6 +42,7 @@ from rota.stores.verbs import grants as grant_verbs
 from rota.stores.verbs import groups as group_verbs
 from rota.stores.verbs import repair as row_repair
 from rota.stores.verbs import schedules as schedule_verbs
+from rota.stores.verbs import secrets as secret_verbs
 from rota.stores.verbs import turn as turn_verbs
 from rota.stores.verbs.db import Db
 from rota.stores.verbs.endings import NotLight
@@ -389,6 +390,19 @@ class VerbStore(ABC):
     end_session = write(accounts.end_session, hold=Hold.NOTHING)
     forget_sessions = write(accounts.forget_sessions, hold=Hold.NOTHING)
 
+    # ---- secrets ----------------------------------------------------------------------------------------------
+
+    put_secret = write(secret_verbs.put_secret)
+    drop_secret = write(secret_verbs.drop_secret)
+    stored_secrets = read(secret_verbs.stored_secrets)
+    sealed_secrets = read(secret_verbs.sealed_secrets)
+    note_secrets_used = write(secret_verbs.note_secrets_used, hold=Hold.NOTHING)
+    secrets_to_rewrap = read(secret_verbs.secrets_to_rewrap)
+    rewrap_secrets = write(secret_verbs.rewrap_secrets, hold=Hold.NOTHING, patient=True)
+    signing_secrets = read(secret_verbs.signing_secrets)
+    reseal_signing = write(secret_verbs.reseal_signing, hold=Hold.NOTHING, patient=True)
+    master_keys = read(secret_verbs.master_keys)
+
     # ---- schedules --------------------------------------------------------------------------------------------
 
     def fire(self, decide: Decide, *, now: Instant, limit: int, ahead: Instant, definitions: int | None = None) -> Fired:
@@ -417,6 +431,7 @@ class VerbStore(ABC):
     drop_schedule = write(ledger.drop_schedule)
     drop_job = write(ledger.drop_job)
     template_version = read(schedule_verbs.template_version)
+    work_of = read(schedule_verbs.work_of)
     live_chains = read(schedule_verbs.live_chains)
     schedules = read(schedule_verbs.schedules)
     schedule = read(schedule_verbs.schedule)

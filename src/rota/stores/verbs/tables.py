@@ -93,6 +93,14 @@ TABLES: tuple[Table, ...] = (
         " next_trigger_at ahead_at told_from told_until open_due_at version created_at updated_at dropped_at purging",
     ),
     _table(
+        "secrets",
+        "secret_id",
+        id="secret_id schedule_id",
+        digest="wrapped body",
+        text="organization_id name key_id created_by",
+        whole="version created_at updated_at last_used_at",
+    ),
+    _table(
         "template_versions",
         "template_id version",
         id="template_id schedule_id",

@@ -327,7 +327,7 @@ def _take(db: Db, now: Instant, until: Instant, *, limit: int, each: int, busy: 
 
 
 def _parcel(row: tuple[Any, ...]) -> Parcel:
-    number, lease, endpoint_id, lane, event, key, payload, attempts, url, *secrets = row
+    number, lease, endpoint_id, lane, event, key, payload, attempts, url, owner, *secrets = row
     return Parcel(
         id=number,
         lease=lease,
@@ -338,6 +338,7 @@ def _parcel(row: tuple[Any, ...]) -> Parcel:
         payload=payload,
         attempts=attempts,
         url=url,
+        owner=owner or "",
         secrets=tuple(each for each in secrets if each is not None),
     )
 

@@ -76,6 +76,7 @@ BY_HAND = {
     "reopen": "as promote",
     "login": "a link for a browser; over HTTP and in Python nobody needs one",
     "job run-now": "the time of `job update`, under the word that people look for",
+    "secret key": "reads no store",
     "group create": "members as NAME or NAME:{JSON}",
     "admin job list": "a query over sys.jobs",
     "admin job runs": "a query over sys.job_runs",
@@ -190,11 +191,12 @@ branch(app, "schedule", "When templates become jobs, and the outcome of each due
 branch(app, "calendar", "Days on which schedules are not due.", "calendars", panel="Define")
 branch(app, "connection", "Databases that jobs in SQL use.", "connections", panel="Define")
 branch(app, "setting", "Settings that the store keeps for all processes.", "stored_settings", panel="Steer")
-branch(app, "import", "Take over the jobs of another system.", "store.import_monque", panel="Define")
+branch(app, "import", "Take over the jobs of another system.", "store.import_monque", "crontab:crontab", panel="Define")
 branch(app, "organization", "Tenants that share this store, and their limits.", "organizations", panel="Share")
 branch(app, "user", "People, and what they may do.", "users", panel="Share")
 branch(app, "role", "Roles of organizations, which privileges are granted to.", "roles", panel="Share")
 branch(app, "grant", "Privileges: who was granted what.", "grants", panel="Share")
+branch(app, "secret", "Values that jobs are given, encrypted in the store.", "secrets", "keys:key", panel="Share")
 branch(app, "token", "Keys to the HTTP API and the dashboard.", "tokens", panel="Share")
 branch(app, "webhook", "Addresses that receive events, and the delivery results.", "webhooks", panel="Share")
 

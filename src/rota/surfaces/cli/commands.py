@@ -139,7 +139,7 @@ def _keyword(name: str, kind: Any, default: Any = inspect.Parameter.empty) -> in
 def _parameters(command: Command, field: Field) -> list[inspect.Parameter]:
     """Return the argument or the options of one parameter; none for one that only Python can pass."""
     kind = wire.reader_of(field).wire
-    if kind is None:
+    if kind is None or field.shape.hidden:
         return []
     if field.positional and not _is_object(kind):
         return [_argument(field, several=wire.is_list(field) or (command.several and field.name == "job"))]
@@ -213,7 +213,9 @@ def _help(operation: Operation) -> str:
     text = re.sub(r"\bNone (takes|removes)", r"`none` \1", text)
     for python, command in (("Returns", "Shows"), ("returned", "shown"), ("Return", "Show"), ("return", "show")):
         text = re.sub(rf"\b{python}\b", command, text)
-    return text
+    hidden = next((field.name for field in operation.fields if field.shape.hidden), None)
+    where = f"\n\nThe {hidden} is read from standard input; on a terminal it is asked for and not shown."
+    return text if hidden is None else text + where
 
 
 # ---- what was typed -------------------------------------------------------------------------------------------------
@@ -226,9 +228,23 @@ def _typed(operation: Operation, given: dict[str, Any], pairs: list[str] | None)
         value = given.get(field.name)
         if field.name == "params" and (value != NONE or pairs):
             value = params_of("{}" if value == NONE else value, pairs)
-        if value is not None and value != [] and not (value is False and field.default is False):
+        if field.shape.hidden:
+            typed[field.name] = _hidden(field)
+        elif value is not None and value != [] and not (value is False and field.default is False):
             typed[field.name] = _value(field, value)
     return typed
+
+
+def _hidden(field: Field) -> str:
+    """Return a secret from standard input, without the newline at its end; on a terminal it is asked for and not shown."""
+    if has_terminal():
+        asked: str = typer.prompt(field.name.capitalize(), hide_input=True, err=True)
+        return asked
+    try:
+        text = typer.get_text_stream("stdin").read()
+    except UnicodeDecodeError:
+        raise typer.BadParameter("standard input is not UTF-8: encode the value, as base64 for one") from None
+    return text.removesuffix("\n").removesuffix("\r")
 
 
 def _refuse_empty(operation: Operation, typed: dict[str, Any]) -> None:

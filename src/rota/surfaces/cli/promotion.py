@@ -36,6 +36,9 @@ def promote(
     mend: Annotated[
         bool, typer.Option("--mend", help="In texts put U+FFFD where there is a NUL character, which PostgreSQL can't hold.")
     ] = False,
+    without_secrets: Annotated[
+        bool, typer.Option("--without-secrets", help="Leave out secrets whose master key this process does not have.")
+    ] = False,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -48,7 +51,9 @@ def promote(
     source, target = _both(stores, store)
     with session(source) as rota, progress() as bars:
         tell = _lines() if bars is None else partial(_draw, bars, bars.add_task("starting", total=None))
-        done = rota.acting_as(actor()).store.promote(target, keep=keep, replace=replace, mend=mend, progress=tell)
+        done = rota.acting_as(actor()).store.promote(
+            target, keep=keep, replace=replace, mend=mend, without_secrets=without_secrets, progress=tell
+        )
     if as_json:
         show_json(done)
     else:
@@ -123,6 +128,8 @@ def _show(done: Promoted) -> None:
 def _remarks(done: Promoted) -> Iterator[str]:
     if done.mended:
         yield f"NUL characters were replaced in {done.mended:,} texts."
+    if done.missing_keys:
+        yield f"Secrets under the master key {', '.join(done.missing_keys)} were left out: set them again in the new store."
     if done.left_out:
         yield f"Tables beside Rota's were not copied: {', '.join(done.left_out)}."
     if done.logs is not None:

@@ -21,7 +21,7 @@ named: ContextVar[str | None] = ContextVar("named", default=None)
 asked_zone: ContextVar[str | None] = ContextVar("asked_zone", default=None)
 """What --zone says, while a command lasts."""
 
-WITHOUT = frozenset({"settings", "version"})
+WITHOUT = frozenset({"key", "settings", "version"})
 """Commands that ask nothing of a store."""
 
 AsOption = Annotated[

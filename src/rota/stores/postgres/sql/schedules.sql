@@ -148,6 +148,14 @@ SELECT template_id, version, :schedule_id, kind, job_type, body, defaults, :acto
 -- name: template_version
 SELECT kind, job_type, body, defaults, created_by, created_at FROM template_versions WHERE template_id = :template_id AND version = :version;
 
+-- name: work_of_job
+-- What a job was defined as when it was enqueued; a template that keeps no versions is as it is now.
+SELECT coalesce(v.kind, t.kind), CASE WHEN v.version IS NULL THEN t.body ELSE v.body END, coalesce(v.defaults, t.defaults), t.name,
+       replace(j.schedule_id::text, '-', ''), j.run_as, coalesce(v.created_by, t.created_by)
+  FROM job_facts AS j JOIN templates AS t ON t.template_id = j.template_id
+  LEFT JOIN template_versions AS v ON v.template_id = j.template_id AND v.version = (j.meta::json ->> 'template_version')::integer
+ WHERE j.number = :number;
+
 -- name: forget_versions
 -- Versions that are not in force any more, and that no job names.
 DELETE FROM template_versions WHERE (template_id, version) IN (

@@ -187,14 +187,17 @@ SELECT EXISTS (SELECT 1 FROM templates WHERE kind <> 'python');
 SELECT number, finished_at, worker_id = :worker_id, status FROM jobs WHERE number = ANY (:numbers);
 
 -- name: finish_runs
--- Each row: [number, at, run status, error, error_type, error_code, traceback, exit_code, result, log_path]. When and how it ended is its job's.
-INSERT INTO run_notes AS n (job_number, error, error_type, error_code, traceback, exit_code, result, log_path)
-SELECT (e.value ->> 0)::bigint, e.value ->> 3, e.value ->> 4, e.value ->> 5, e.value ->> 6, (e.value ->> 7)::integer, e.value ->> 8, e.value ->> 9
+-- Each row: [number, at, run status, error, error_type, error_code, traceback, exit_code, result, log_path, result_message, rows_affected].
+-- When and how it ended is its job's.
+INSERT INTO run_notes AS n (job_number, error, error_type, error_code, traceback, exit_code, result, log_path, result_message, rows_affected)
+SELECT (e.value ->> 0)::bigint, e.value ->> 3, e.value ->> 4, e.value ->> 5, e.value ->> 6, (e.value ->> 7)::integer, e.value ->> 8, e.value ->> 9,
+       e.value ->> 10, (e.value ->> 11)::bigint
   FROM json_array_elements(:rows::json) AS e (value)
- WHERE coalesce(e.value ->> 3, e.value ->> 4, e.value ->> 5, e.value ->> 6, e.value ->> 7, e.value ->> 8, e.value ->> 9) IS NOT NULL
+ WHERE coalesce(e.value ->> 3, e.value ->> 4, e.value ->> 5, e.value ->> 6, e.value ->> 7, e.value ->> 8, e.value ->> 9, e.value ->> 10, e.value ->> 11) IS NOT NULL
     ON CONFLICT (job_number) DO UPDATE
    SET error = excluded.error, error_type = excluded.error_type, error_code = excluded.error_code, traceback = excluded.traceback,
-       exit_code = excluded.exit_code, result = excluded.result, log_path = coalesce(n.log_path, excluded.log_path);
+       exit_code = excluded.exit_code, result = excluded.result, log_path = coalesce(n.log_path, excluded.log_path),
+       result_message = excluded.result_message, rows_affected = excluded.rows_affected;
 
 -- name: finish_jobs
 -- Each row: [number, at, status, error_type, reason]. The reason of a cancel request stands if that is how it ends.

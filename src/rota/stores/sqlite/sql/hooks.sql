@@ -108,6 +108,21 @@ SELECT signs FROM organizations WHERE organization_id = :organization_id;
 -- name: drop_secret
 DELETE FROM hook_secrets WHERE owner = :owner;
 
+-- name: signing_secrets
+SELECT owner, secret, previous FROM hook_secrets WHERE owner > :after_owner ORDER BY owner LIMIT :limit;
+
+-- name: reseal_signing
+-- The same secrets under another key. Those that were changed in the meantime are left.
+UPDATE hook_secrets SET secret = :secret, previous = :previous WHERE owner = :owner AND secret = :old_secret AND previous IS :old_previous;
+
+-- name: keys_of_signing
+-- The master keys of secrets, which follow the word sealed; '': one that is not encrypted.
+SELECT key_id, count(*)
+  FROM (SELECT CASE WHEN secret LIKE 'sealed:%' THEN substr(secret, 8, 16) ELSE '' END AS key_id FROM hook_secrets
+         UNION ALL
+        SELECT CASE WHEN previous LIKE 'sealed:%' THEN substr(previous, 8, 16) ELSE '' END FROM hook_secrets WHERE previous IS NOT NULL) AS k
+ GROUP BY key_id ORDER BY key_id;
+
 -- ---- the outbox ----------------------------------------------------------------------------------------------------------------
 
 -- name: is_open
@@ -138,7 +153,7 @@ RETURNING outbox_id;
 -- name: parcels
 -- What it takes to send these. A secret of its own, or the organization's.
 SELECT o.outbox_id, o.next_attempt_at, nullif(lower(hex(o.endpoint_id)), ''), o.lane, o.event, coalesce(o.message_key, lower(hex(coalesce(o.run_id, o.job_id)))), o.payload, o.attempts,
-       iif({is_told}, h.url, NULL), s.secret, iif(s.previous_until > :now, s.previous, NULL)
+       iif({is_told}, h.url, NULL), s.owner, s.secret, iif(s.previous_until > :now, s.previous, NULL)
   FROM json_each(:rowids) AS e CROSS JOIN outbox AS o ON o.outbox_id = e.value
   LEFT JOIN endpoints AS h ON h.endpoint_id = o.endpoint_id
   LEFT JOIN hook_secrets AS s ON s.owner = iif(h.root_id IS NULL, lower(hex(h.endpoint_id)), 'organization:' || h.organization_id)

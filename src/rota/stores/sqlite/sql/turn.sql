@@ -157,10 +157,10 @@ SELECT EXISTS (SELECT 1 FROM templates WHERE kind <> 'python' AND template_id > 
 SELECT number, finished_at, worker_id = :worker_id, status FROM jobs WHERE number IN (SELECT value FROM json_each(:numbers));
 
 -- name: finish_runs
--- Each row: [number, at, run status, error, error_type, error_code, traceback, exit_code, result, log_path].
+-- Each row: [number, at, run status, error, error_type, error_code, traceback, exit_code, result, log_path, result_message, rows_affected].
 UPDATE job_runs SET finished_at = e.value ->> 1, status = e.value ->> 2, error = e.value ->> 3, error_type = e.value ->> 4,
                     error_code = e.value ->> 5, traceback = e.value ->> 6, exit_code = e.value ->> 7, result = e.value ->> 8,
-                    log_path = coalesce(log_path, e.value ->> 9)
+                    log_path = coalesce(log_path, e.value ->> 9), result_message = e.value ->> 10, rows_affected = e.value ->> 11
   FROM json_each(:rows) AS e
  WHERE job_number = e.value ->> 0 AND job_runs.status IS NULL;
 

@@ -38,6 +38,7 @@ MODULES = {
     "organization": "access",
     "queue": "job",
     "role": "access",
+    "secret": "access",
     "setting": "store",
     "token": "access",
     "user": "access",

@@ -11,7 +11,9 @@ import typer
 from rota.model.access import Token
 from rota.model.definitions import Organization, User
 from rota.model.grants import CustomRole
+from rota.model.secrets import Secret
 from rota.model.zones import EPOCH
+from rota.resources.secrets import Rotated
 from rota.resources.tokens import NewToken
 from rota.surfaces.cli.output import age, clock_time, show_pairs
 from rota.surfaces.cli.views import View, listing
@@ -74,6 +76,22 @@ def token_document(new: NewToken, _called: Called) -> dict[str, Any]:
     return fields | {"secret": new.secret}
 
 
+def show_secret(secret: Secret, _called: Called) -> None:
+    """Print a secret as one line, without its value."""
+    whose = f"organization {secret.organization}" if secret.job is None else f"job {secret.job} in organization {secret.organization}"
+    typer.echo(f"secret {secret.name} of {whose}, version {secret.version}, key {secret.key_id}")
+
+
+def show_rotated(done: Rotated, _called: Called) -> None:
+    """Print what came of a rotation, and what is left to do."""
+    typer.echo(f"{done.secrets:,} secrets and {done.webhooks:,} webhook secrets were put under key {done.key_id}.")
+    if not done.left:
+        typer.echo("Nothing is left under other keys: they can be removed from the key file, once every process has the new one.")
+        return
+    missing = f" Keys that are not in the key file: {', '.join(done.missing)}." if done.missing else ""
+    typer.echo(f"{done.left:,} are left under other keys, which are still needed.{missing}")
+
+
 def _line(token: Token) -> str:
     expires = f"  expires {age(token.expires_at)}" if token.expires_at else ""
     return f"{token.id}  {_state(token)}  {token.name}  of {token.user or 'the operator'}  may {', '.join(token.permits)}{expires}"
@@ -105,6 +123,11 @@ GRANTS = listing(
     on=lambda grant: "" if grant.target_kind is None else f"{grant.target_kind.lower()} {grant.target}",
     option=lambda grant: "yes" if grant.grant_option else "",
 )
+SECRETS = listing(
+    "No secrets: `rota secret set NAME` creates one.",
+    "name job~ organization version> changed=updated_at used by=created_by~",
+    used=lambda secret: secret.last_used_at or "never",
+)
 TOKENS = listing(
     "No tokens: `rota token create NAME` creates one.",
     "id name user permits~ created=created_at by=created_by~ used expires state",
@@ -123,6 +146,9 @@ VIEWS: dict[str | type, View] = {
     "role list": View(ROLES),
     "grant list": View(GRANTS),
     "grant create": View(GRANTS),
+    Secret: View(show_secret),
+    "secret list": View(SECRETS),
+    "secret rotate": View(show_rotated),
     Token: View(lambda token, _called: typer.echo(_line(token))),
     "token list": View(TOKENS),
     "token create": View(show_token, token_document),

@@ -21,8 +21,10 @@ from rota.model.grants import CustomRole, Grant
 from rota.model.groups import Follower, Group, Member
 from rota.model.lanes import QueueInfo
 from rota.model.schedules import Calendar
+from rota.model.secrets import Secret
 from rota.model.webhooks import Delivery, Webhook
 from rota.resources.connections import ConnectionTest
+from rota.resources.secrets import Rotated
 from rota.resources.stored_settings import SettingView
 from rota.resources.tokens import NewToken
 from rota.resources.webhooks import NewWebhook, Tested
@@ -422,6 +424,20 @@ SHAPES: dict[type, Any] = {
         "granted_by": "ada",
         "granted_at": AT,
     },
+    Secret: {
+        "id": ID,
+        "organization": "acme",
+        "name": "DB_PASSWORD",
+        "job": None,
+        "job_id": None,
+        "version": 2,
+        "key_id": "0f1e2d3c4b5a6978",
+        "created_by": "ada",
+        "created_at": AT,
+        "updated_at": AT,
+        "last_used_at": None,
+    },
+    Rotated: {"key_id": "0f1e2d3c4b5a6978", "secrets": 12, "webhooks": 3, "left": 0, "missing": []},
     SettingView: {
         "name": "scheduler.enabled",
         "value": "false",

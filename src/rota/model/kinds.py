@@ -1,0 +1,73 @@
+"""Kinds of jobs that are not Python: the types that their jobs have, and how messages name them.
+
+A job that SQL has created shares its type, and so its lane, with all jobs of its kind and connection: a worker asks for the
+connections that it serves, not for each job.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import Any
+
+import msgspec
+
+from rota.model.schedules import JobKind
+
+RUNNER = "runner"
+"""Where they run: the executor of all kinds but Python."""
+DEFAULT_CONNECTION = "default"
+"""The connection of SQL that names none."""
+TYPE_MAX = 255
+"""Characters of a job type."""
+_PREFIX = "kind:"
+EXTERNAL_TYPE = f"{_PREFIX}{JobKind.EXTERNAL}"
+_SQL_TYPE = f"{_PREFIX}{JobKind.SQL}"
+
+
+class JobWork(msgspec.Struct, frozen=True, kw_only=True):
+    """What a job does, as it was defined when the job was enqueued."""
+
+    kind: JobKind
+    body: str | None
+    defaults: dict[str, Any]
+    """Retries, backoff and timeout; `connection` and `secrets` where it names them."""
+    name: str
+    """Of the job, or of the template."""
+    schedule_id: str | None = None
+    """The job of the catalog; None: it was enqueued from a template."""
+    run_as: str | None = None
+    created_by: str
+    """Who wrote this version."""
+
+    @property
+    def connection(self) -> str | None:
+        """The connection that it names."""
+        return self.defaults.get("connection")
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """The secrets that it names."""
+        return tuple(self.defaults.get("secrets", ()))
+
+
+def sql_type(organization: str, connection: str | None) -> str:
+    """Return the type of all SQL jobs on a connection, calls of its procedures included."""
+    job_type = f"{_SQL_TYPE}:{organization}/{connection or DEFAULT_CONNECTION}"
+    if len(job_type) <= TYPE_MAX:
+        return job_type
+    return f"{_SQL_TYPE}:{blake2b(job_type.encode(), digest_size=16).hexdigest()}"
+
+
+def is_kind(job_type: str) -> bool:
+    """Say whether a type is of a kind, and not the name of a template."""
+    return job_type.startswith(_PREFIX)
+
+
+def type_in_words(job_type: str) -> str:
+    """Return how messages name a type."""
+    if job_type == EXTERNAL_TYPE:
+        return "commands"
+    if not job_type.startswith(f"{_SQL_TYPE}:"):
+        return repr(job_type)
+    organization, _, connection = job_type.removeprefix(f"{_SQL_TYPE}:").partition("/")
+    return f"connection {connection!r} of organization {organization!r}"

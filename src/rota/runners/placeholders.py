@@ -1,0 +1,117 @@
+"""`:name` in the body of a job on PostgreSQL: found, replaced by `$1`, `$2` …, and places in the sent text mapped back to the body.
+
+Values are bound, never written into the text. So a mistake in this reading can make a body fail, but can't make a value SQL.
+
+Not a placeholder: what is inside strings, dollar quotes, quoted names and comments; `::type`; `:=`; and a colon right behind a name, a
+number or a closing bracket, as in the slice `days[1:n]`. In a slice that begins with the colon, or has a space before it, write a space
+after it: `days[: n]`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+
+import msgspec
+
+from rota.model.checks import guess
+from rota.ports.runner import BodyRefused
+
+_HIGH = "\x80-\U0010ffff"
+_ESCAPED = r"'(?:[^'\\]|\\.|'')*+(?:'|\Z)"
+_TOKEN = re.compile(
+    rf"""
+    (?P<blank>\s++|--[^\n\r]*+)
+    |(?P<comment>/\*)
+    |[eE]{_ESCAPED}(?:[ \t\f\r]*+\n\s*+{_ESCAPED})*+
+    |'[^']*+(?:'|\Z)
+    |"[^"]*+(?:"|\Z)
+    |(?P<tag>\$(?:[A-Za-z_{_HIGH}][\w{_HIGH}]*+)?\$).*?(?:(?P=tag)|\Z)
+    |(?P<number>\$[0-9]++)
+    |(?P<word>[\w{_HIGH}][\w${_HIGH}]*+)
+    |::|:=
+    |(?<![\w${_HIGH})\]"']):(?P<name>[^\W\d]\w*+)
+    |.
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_COMMENT = re.compile(r"/\*|\*/")
+
+
+class Piece(msgspec.Struct, frozen=True):
+    """A placeholder: where it is in the body and in the text that is sent. Offsets from 0; an end is the offset behind it."""
+
+    start: int
+    end: int
+    sent_start: int
+    sent_end: int
+
+
+class Translated(msgspec.Struct, frozen=True):
+    """A body as it is sent."""
+
+    text: str
+    names: tuple[str, ...]
+    """The parameters: the first is $1."""
+    pieces: tuple[Piece, ...]
+    first_word: str
+    """In capitals; empty if the body does not begin with one."""
+
+    def original(self, position: int) -> int:
+        """Return the place in the body of a character of the sent text, both counted from 1."""
+        offset = position - 1
+        piece = next((piece for piece in reversed(self.pieces) if piece.sent_start <= offset), None)
+        if piece is None:
+            return position
+        return piece.start + 1 if offset < piece.sent_end else piece.end + offset - piece.sent_end + 1
+
+
+def translate(body: str, names: Collection[str]) -> Translated:
+    """Return the body with `$1` and so on for its placeholders; refuse a name that is not among `names`."""
+    numbers: dict[str, int] = {}
+    pieces: list[Piece] = []
+    texts: list[str] = []
+    at = done = sent = 0
+    first_word: str | None = None
+    while (token := _TOKEN.match(body, at)) is not None:
+        at = _comment_end(body, at) if token["comment"] else token.end()
+        if first_word is None and not token["blank"] and not token["comment"]:
+            first_word = (token["word"] or "").upper()
+        if token["number"]:
+            _refuse_number(token)
+        if token["name"]:
+            number = f"${numbers.setdefault(_known(token, names), len(numbers) + 1)}"
+            texts += [body[done : token.start()], number]
+            sent += token.start() - done
+            pieces.append(Piece(token.start(), at, sent, sent + len(number)))
+            sent, done = sent + len(number), at
+    texts.append(body[done:])
+    return Translated("".join(texts), tuple(numbers), tuple(pieces), first_word or "")
+
+
+def _known(token: re.Match[str], names: Collection[str]) -> str:
+    name = token["name"]
+    if name in names:
+        return name
+    raise unknown_name(name, names, token.start() + 1)
+
+
+def unknown_name(name: str, names: Collection[str], position: int) -> BodyRefused:
+    """Return the refusal of a placeholder that is not a parameter of the job."""
+    listed = f"it has {', '.join(sorted(names))}" if names else "it has none"
+    message = f":{name} is not a parameter of the job{guess(name, sorted(names))}: {listed}"
+    return BodyRefused(message, sqlstate="42P02", position=position)
+
+
+def _refuse_number(token: re.Match[str]) -> None:
+    raise BodyRefused(f"{token[0]} is a parameter by number: name it, such as :name", sqlstate="42P02", position=token.start() + 1)
+
+
+def _comment_end(body: str, at: int) -> int:
+    """Return where a comment ends, which may hold others."""
+    depth = 0
+    for mark in _COMMENT.finditer(body, at):
+        depth += 1 if mark[0] == "/*" else -1
+        if depth == 0:
+            return mark.end()
+    return len(body)
