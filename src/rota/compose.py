@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from functools import lru_cache, partial
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -163,14 +162,11 @@ def make_caller(settings: Settings) -> Caller | None:
     return HttpSender(settings, trusted=True)
 
 
-def make_prober(settings: Settings, store: Store) -> Prober | None:
-    """Return who tries the databases of connections; None if what it needs is not installed."""
-    try:
-        module = import_module("rota.runners.sql")  # imported when a connection is tested
-    except ImportError:
-        return None
-    prober: Prober = module.SqlRunner(settings, store)
-    return prober
+def make_prober(settings: Settings, store: Store) -> Prober:
+    """Return who tries the databases of connections."""
+    from rota.runners.sql import SqlRunner  # noqa: PLC0415 - imported when a connection is tested
+
+    return SqlRunner(settings, store.url)
 
 
 def make_tracing() -> Tracing:

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from rota.errors import InvalidInput, InvalidName, InvalidOption
 from rota.model.connections import SCHEMES, Connection, DatabaseKind, check_connection
-from rota.model.gate import Actor, Role, may_use_connection
+from rota.model.gate import Actor, Role, uses
 from rota.model.grants import Grant, GranteeKind, Privilege, TargetKind, holdings_of
 
 CANARY = "hunter2"
@@ -96,7 +96,7 @@ def test_an_unknown_scheme_is_named_with_the_known_ones():
         (WAREHOUSE, {"login": None}, InvalidOption, "needs a login"),
         (WAREHOUSE, {"login": " "}, InvalidOption, "login"),
         (WAREHOUSE, {"login": "x" * 300}, InvalidOption, "login"),
-        (WAREHOUSE, {"secret": ""}, InvalidName, "secret name"),
+        (WAREHOUSE, {"secret": "a-b"}, InvalidName, "not the name of a secret"),
         (WAREHOUSE, {"name": "x" * 21}, InvalidName, "connection name"),
         (WAREHOUSE, {"multi": "yes"}, InvalidOption, "multi='yes'"),
         (FILE, {"login": "etl"}, InvalidOption, "has no users"),
@@ -155,4 +155,4 @@ TABLE = [
 @pytest.mark.parametrize(("role", "organization", "grants", "may"), TABLE)
 def test_a_connection_is_used_by_managers_admins_of_its_organization_and_those_it_was_granted_to(role, organization, grants, may):
     actor = Actor("bob", organization, role)
-    assert may_use_connection(actor, "acme", "dw", holdings_of("bob", organization, grants)) is may
+    assert uses(actor, TargetKind.CONNECTION, "dw", "acme", holdings_of("bob", organization, grants)) is may

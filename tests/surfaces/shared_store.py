@@ -265,7 +265,7 @@ def _granted(rota: Rota, name: str) -> None:
     chief.grants.create("EXECUTE EXTERNAL JOB", user)
     rota.acting_as(user).grants.create("EXECUTE", other, job="common")
     for connection in ("common", f"dw-{name}"):
-        rota.acting_as(f"admin1-{name}").connections.create(connection, f"postgresql://{name}.example/dw", login=f"etl-{name}")
+        rota.acting_as(f"admin1-{name}").connections.create(connection, f"sqlite:////data/{name}.db")
         chief.grants.create("USE", user, connection=connection, grant_option=True)
 
 

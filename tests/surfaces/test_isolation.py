@@ -199,7 +199,8 @@ class Pool:
         if method.startswith("connections."):
             found = {
                 "name": self.connection,
-                "url": st.sampled_from(["postgresql://mine.example/dw", "sqlite:////mine.db"]),
+                "url": st.sampled_from(["postgresql://127.0.0.1:1/dw", "sqlite:////mine.db"]),
+                "password": st.just("mine"),
                 "login": st.sampled_from([None, "mine"]),
                 "secret_name": st.none(),
                 "multi": st.booleans(),

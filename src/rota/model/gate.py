@@ -248,18 +248,6 @@ def may_use(actor: Actor, requires_permission: str | None) -> bool:
     return requires_permission is None or actor.role is Role.MANAGER or requires_permission in actor.permissions
 
 
-def may_use_connection(actor: Actor, organization: str, name: str, holdings: Holdings = NOTHING) -> bool:
-    """Say whether jobs of the actor may use a connection of an organization: a manager's all, an admin's those of its own organization.
-
-    A user's may use those on which it holds USE: granted to the user, to a role of the user, or to PUBLIC.
-    """
-    if actor.role is Role.MANAGER:
-        return True
-    if actor.organization != organization:
-        return False
-    return actor.role is Role.ADMIN or holdings.has(Entitlement(Privilege.USE, TargetKind.CONNECTION, name))
-
-
 def refuse_unfit(actor: Actor, requires_permission: str | None, template: str) -> None:
     """Refuse an actor who lacks the permission that a template requires."""
     if not may_use(actor, requires_permission):

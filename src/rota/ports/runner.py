@@ -110,11 +110,23 @@ class Runner(Protocol):
         """Let go of what is kept between runs."""
 
 
+class Answer(Protocol):
+    """What a database that can be used said of itself."""
+
+    @property
+    def server(self) -> str:
+        """Its product."""
+
+    @property
+    def version(self) -> str:
+        """The version of that."""
+
+
 class Prober(Protocol):
     """Tries a database without running a job on it."""
 
-    def probe(self, database: Database) -> object:
-        """Log in, look whether jobs may use the database, and leave. Raise Unreachable or UnfitDatabase."""
+    def probe(self, database: Database) -> Answer:
+        """Log in as a job would, look whether jobs may use the database, and leave. Raise Unreachable or UnfitDatabase."""
 
 
 class BodyRefused(Exception):  # noqa: N818 - a signal to the caller, who knows where the body came from

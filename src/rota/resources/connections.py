@@ -11,13 +11,16 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from rota.compose import make_prober
-from rota.errors import ChangedMeanwhile, InvalidOption, NotFound, PermissionDenied, Refused
+from rota.errors import ChangedMeanwhile, InvalidOption, NotFound, PermissionDenied, Refused, SecretUnavailable
 from rota.model.connections import DEFAULT, Connection, ConnectionView, check_connection, seen_by
-from rota.model.gate import RIGHTS, Reach, Right, may_use_connection
+from rota.model.gate import RIGHTS, Reach, Right, uses
+from rota.model.grants import TargetKind
+from rota.model.secrets import Put, SecretPlace, check_secret_value, no_secret
 from rota.model.shapes import Organization, Shape
 from rota.model.values import dashed
 from rota.operation import Ask, Resource, operation
 from rota.ports.runner import Database, UnfitDatabase, Unreachable
+from rota.resources.secrets import place_of, put
 
 TESTS_MAX = 4
 """Tests at a time in one process: each waits for its database on a thread that others need."""
@@ -29,6 +32,7 @@ Url = Annotated[
 ]
 Login = Annotated[str | None, Shape("The user of the database. A SQLite file has none.", "etl", "USER")]
 SecretName = Annotated[str | None, Shape("The organization's secret that is the password. Default: no password.", "wh_password", "NAME")]
+Password = Annotated[str, Shape("The new password, as it is in the database.", "correct horse battery staple", "PASSWORD", hidden=True)]
 Multi = Annotated[bool, Shape("Whether the text of a job may have several statements.", option="multi/single")]
 
 
@@ -37,6 +41,8 @@ class ConnectionTest(msgspec.Struct, frozen=True):
 
     fit: bool
     """Jobs can use the database."""
+    server: str | None
+    """Its product and version, if they can."""
     error: str | None
     took_s: float
 
@@ -109,21 +115,28 @@ class Connections(Resource):
     def test(self, ask: Ask, name: Name, *, organization: Organization = None) -> ConnectionTest:
         """Log in to the database of a connection from this process, and check that jobs may use it. It is not recorded."""
         present = managed(ask, name, organization)
-        prober = make_prober(ask.settings, ask.store)
-        if prober is None:
-            raise InvalidOption("no database can be tested from here: the runner for SQL is not installed")
-        database = Database(name=present.name, url=present.url, user=present.login, password=_password(ask, present), multi=present.multi)
-        if not _tests.acquire(blocking=False):
-            raise Refused(f"{TESTS_MAX} tests of connections are under way here: try again when one has finished")
-        started = time.monotonic()
-        error = None
         try:
-            prober.probe(database)
-        except (Unreachable, UnfitDatabase) as problem:
-            error = str(problem)
-        finally:
-            _tests.release()
-        return ConnectionTest(error is None, error, round(time.monotonic() - started, 3))
+            password = _password(ask, present)
+        except (NotFound, SecretUnavailable) as error:
+            return ConnectionTest(False, None, str(error), 0.0)  # noqa: FBT003 - as it reads
+        return _tried(ask, present, password)
+
+    @operation(Right.MANAGE_CONNECTIONS, http="PUT /connections/{name}/password", cli="connection rotate")
+    def rotate(self, ask: Ask, name: Name, password: Password, *, organization: Organization = None) -> ConnectionTest:
+        """Keep a new password in the connection's secret, if a login with it works from this process. Set it in the database first.
+
+        It needs the right to manage secrets as well. If the login fails, the secret stays as it is.
+        """
+        present = managed(ask, name, organization)
+        if present.secret is None:
+            raise InvalidOption(f"connection {name!r} has no secret to keep a password in: name one with `secret_name`")
+        secrets_ask = ask.also(Right.MANAGE_SECRETS)
+        place = place_of(secrets_ask, present.secret, None, present.organization)
+        tested = _tried(ask, present, check_secret_value(password))
+        if not tested.fit:
+            raise Refused(f"the password was not changed, because no job could use the connection with it: {tested.error}")
+        put(secrets_ask, place, password, Put.EITHER)
+        return tested
 
 
 def create(ask: Ask, name: str, fields: dict[str, Any], organization: str | None = None) -> ConnectionView:
@@ -174,7 +187,7 @@ def visible_connections(ask: Ask) -> builtins.list[ConnectionView]:
     return [
         seen_by(each, manager=manager)
         for each in ask.store.connections()
-        if ask.scope.organization in {None, each.organization} and may_use_connection(who, *each.key, holdings)
+        if ask.scope.organization in {None, each.organization} and uses(who, TargetKind.CONNECTION, each.name, each.organization, holdings)
     ]
 
 
@@ -193,7 +206,27 @@ def _no_connection(name: str, organization: str) -> NotFound:
 
 def _password(ask: Ask, connection: Connection) -> str | None:
     """Return the password of a connection; None: it needs none."""
-    del ask
-    if connection.secret is not None:
-        raise Refused(f"the secret {connection.secret!r} can't be opened from here: secrets are not available yet")
-    return None
+    if connection.secret is None:
+        return None
+    from rota.vault import open_secrets  # noqa: PLC0415 - few programs have secrets
+
+    sealed = ask.store.sealed_secrets(connection.organization, None, [connection.secret])
+    if not sealed:
+        raise no_secret(SecretPlace(connection.organization, connection.secret))
+    return open_secrets(ask.session.keyring(), sealed)[connection.secret]
+
+
+def _tried(ask: Ask, connection: Connection, password: str | None) -> ConnectionTest:
+    """Log in to a database with a password, and say whether jobs could use it."""
+    database = Database(name=connection.name, url=connection.url, user=connection.login, password=password, multi=connection.multi)
+    if not _tests.acquire(blocking=False):
+        raise Refused(f"{TESTS_MAX} tests of connections are under way here: try again when one has finished")
+    started, server, error = time.monotonic(), None, None
+    try:
+        answer = make_prober(ask.settings, ask.store).probe(database)
+        server = f"{answer.server} {answer.version}"
+    except (Unreachable, UnfitDatabase) as problem:
+        error = str(problem)
+    finally:
+        _tests.release()
+    return ConnectionTest(error is None, server, error, round(time.monotonic() - started, 3))

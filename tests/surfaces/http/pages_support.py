@@ -179,7 +179,7 @@ class LongNames:
         self.user = "u" * 255
         rota.organizations.create("o" * 255)
         rota.users.create(self.user, organization="o" * 255, role="system_manager")
-        rota.connections.create("c" * 255, f"postgresql://{'h' * 255}/{'d' * 255}", login="l" * 255, secret_name="s" * 255)
+        rota.connections.create("c" * 255, f"postgresql://{'h' * 255}/{'d' * 255}", login="l" * 255, secret_name="s" * 128)
 
     def close(self) -> None:
         self.release.set()
