@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +15,9 @@ from rota.engine.registry import Registry
 from rota.errors import InvalidOption, StoreMoved
 from rota.executors import check_handler
 from rota.model.checks import extra
+from rota.model.handler import Handler, kind_handler
+from rota.model.kinds import EXTERNAL_TYPE, sql_type
+from rota.model.schedules import JobKind
 from rota.model.settings import Settings
 from rota.model.values import Instant
 from rota.model.webhooks import sealing_key
@@ -25,7 +28,7 @@ from rota.ports.tracing import Tracing
 if TYPE_CHECKING:
     from rota.engine.store_copy import Place
     from rota.ports.liveness import Liveness
-    from rota.ports.runner import Prober
+    from rota.ports.runner import Checker, Runner
     from rota.ports.sender import Caller, Sender
     from rota.ports.wakeup import Wakeup
     from rota.vault import MasterKeys
@@ -162,11 +165,48 @@ def make_caller(settings: Settings) -> Caller | None:
     return HttpSender(settings, trusted=True)
 
 
-def make_prober(settings: Settings, store: Store) -> Prober:
-    """Return who tries the databases of connections."""
-    from rota.runners.sql import SqlRunner  # noqa: PLC0415 - imported when a connection is tested
+def make_checker(settings: Settings, store: str) -> Checker:
+    """Return who asks the databases of connections about a login or a text, without running anything."""
+    from rota.runners.sql import SqlRunner  # noqa: PLC0415 - imported when a database is asked
 
-    return SqlRunner(settings, store.url)
+    return SqlRunner(settings, store)
+
+
+def make_runners(settings: Settings, store: str) -> dict[str, Callable[[], Runner]]:
+    """Return what makes the runners of all kinds that a worker with these settings serves. Commands are off unless a file allows some."""
+
+    def sql() -> Runner:
+        from rota.runners.sql import SqlRunner  # noqa: PLC0415 - imported when the first SQL job runs
+
+        return SqlRunner(settings, store)
+
+    runners: dict[str, Callable[[], Runner]] = {JobKind.SQL: sql, JobKind.PROCEDURE: sql}
+    if settings.external_file:
+        from rota.runners.external import ExternalRunner, load_config  # noqa: PLC0415 - few workers run commands
+
+        # A file that can't be trusted is refused when the worker starts, not when the first command is due.
+        config = load_config(settings.external_file)
+        runners[JobKind.EXTERNAL] = lambda: ExternalRunner(config, settings, store)
+    return runners
+
+
+def serve_kinds(registry: Registry, runners: Collection[str]) -> None:
+    """Let a worker's registry have a handler for each type of the kinds that it serves, now and whenever definitions change."""
+
+    def handlers(known: Registry) -> dict[str, Handler]:
+        types = {sql_type(*key) for key in known.connections} if JobKind.SQL in runners else set()
+        types |= {EXTERNAL_TYPE} if JobKind.EXTERNAL in runners else set()
+        types |= {each.name for each in known.known() if each.record is not None and each.record.kind in runners}
+        return {job_type: kind_handler(job_type) for job_type in types}
+
+    registry.serve_kinds(handlers)
+
+
+def guard_process() -> None:
+    """Keep other processes of this user from reading the memory of this one: it is about to hold secrets."""
+    from rota.runners.external.kernel import guard_process as guard  # noqa: PLC0415 - few programs have secrets
+
+    guard()
 
 
 def make_tracing() -> Tracing:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import msgspec
 
 from rota.engine.patience import Patience
-from rota.errors import NotFound, PermissionDenied
+from rota.errors import NotFound
 from rota.executors.calls import NewCall, read_call, read_page_request, written_page
 from rota.model.call import NewJob
 from rota.model.checks import unknown_option
-from rota.model.gate import Actor, Role
 from rota.model.values import Claimed, dashed, undashed
+from rota.orders import Orders, encoded_order, owner_of
 from rota.ports.executor import Question, Request
 from rota.ports.store import Store
 from rota.session import Session
@@ -30,10 +31,17 @@ class HandlerCalls:
         """Take the session of the worker's Rota, and the store that the worker is on."""
         self._session = session
         self._store = store
+        self._orders = Orders(session, store)
 
     def __call__(self, job: Claimed, request: Request, check: Callable[[], None]) -> str:
         """Do what the handler of a job asks for. While the store is away it is tried again, for as long as the handler may run."""
-        ask = self._enqueuing(job, read_call(request.body)) if request.question is Question.ENQUEUE else self._reading(job, request.body)
+        match request.question:
+            case Question.ENQUEUE:
+                ask = self._enqueuing(job, read_call(request.body))
+            case Question.RESULTS:
+                ask = self._reading(job, request.body)
+            case Question.ORDER:
+                ask = partial(encoded_order, self._orders, job)
 
         def checked() -> str:
             check()
@@ -70,21 +78,10 @@ class HandlerCalls:
         options = {"job_id": own_id} | call.options
 
         def enqueue() -> str:
-            made = submit(session, self._owner(job), call.name, call.params, **options).job()
+            owner = owner_of(session, self._store, job.owner, job.organization_id)
+            made = submit(session, owner, call.name, call.params, **options).job()
             if "job_id" not in call.options and made.id == own_id:
                 made.existing = False
             return msgspec.json.encode(made).decode()
 
         return enqueue
-
-    def _owner(self, job: Claimed) -> Actor:
-        """Return who answers for a job, with the rights it has now, in the organization of the job."""
-        registry = self._session.registry
-        registry.sync(self._store, self._session.clock.now())
-        user = registry.users.get(job.owner)
-        if user is None:
-            # Enqueued by who opened the store itself, or before there were users: see `rota.model.gate.LOCAL`.
-            return Actor(job.owner, job.organization_id, Role.MANAGER)
-        if user.removed:
-            raise PermissionDenied(f"{job.owner!r}, who owns this job, is not a user of this store any more")
-        return Actor(user.name, job.organization_id, user.role, frozenset(user.permissions))

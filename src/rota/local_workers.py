@@ -14,7 +14,7 @@ from weakref import WeakSet
 
 import msgspec
 
-from rota.compose import Opened, import_named, make_caller, make_sender
+from rota.compose import Opened, import_named, make_caller, make_runners, make_sender, serve_kinds
 from rota.declarations import declare_scheduled
 from rota.engine.parts import Parts
 from rota.engine.worker import Worker
@@ -61,6 +61,8 @@ def make_worker(
     settings, registry, clock, app = session.settings, session.registry, session.clock, session.app
     declare_scheduled(session)
     import_named(registry, opened.store, settings, clock)
+    runners = make_runners(settings, opened.store.url)
+    serve_kinds(registry, runners)
     for handler in tuple(registry.handlers.values()):
         handler.codec.build()
     parts = Parts(
@@ -89,6 +91,7 @@ def make_worker(
         middleware=app.middleware,
         on=app.on,
         serve=HandlerCalls(session, opened.store),
+        runners=runners,
         serving=SERVES_ALL if direct_only else serving or session.serving(),
     )
     return Worker(parts, concurrency=slots)

@@ -12,7 +12,7 @@ from rota.engine.submit import encoded
 from rota.errors import OrganizationUnavailable, PermissionDenied, QueueFull, TemplateUnavailable
 from rota.model.definitions import OrganizationState, TemplateState
 from rota.model.gate import Actor, Role, may_use
-from rota.model.schedules import JobKind, OwnTemplate, Schedule
+from rota.model.schedules import OwnTemplate, Schedule
 from rota.model.values import SECOND, Instant, NewRow, Origin, Policy
 from rota.ports.clock import Ids
 from rota.ports.schedules import DueSchedule
@@ -30,11 +30,9 @@ def policy_of(own: OwnTemplate) -> dict[str, Any]:
     return {option: own.defaults[option] for option in ("max_retries", "timeout", "backoff") if option in own.defaults}
 
 
-def no_runner(own: OwnTemplate) -> str:
+def no_handler(own: OwnTemplate) -> str:
     """Say why no job can be made of it here."""
-    if own.kind is JobKind.PROCEDURE:
-        return f"there is no handler {own.job_type!r} to call: start a worker that has it, or change the job with ALTER JOB … SET CALL"
-    return f"no runner for {own.kind.upper()} jobs is available yet: the job can be defined, not run"
+    return f"there is no handler {own.job_type!r} to call: start a worker that has it, or change the job with ALTER JOB … SET CALL"
 
 
 class Cast(msgspec.Struct, frozen=True):
@@ -131,7 +129,7 @@ class DueRows:
         name = schedule.job_type
         known = self._registry.find(name)
         if known is None or known.template_id is None:
-            raise TemplateUnavailable(f"template {name!r} is not there any more" if schedule.own is None else no_runner(schedule.own))
+            raise TemplateUnavailable(f"template {name!r} is not there any more" if schedule.own is None else no_handler(schedule.own))
         if known.state != TemplateState.ENABLED:
             raise TemplateUnavailable(f"template {known.name!r} is {known.state.lower()}: `rota template enable {known.name}` changes that")
         return known

@@ -258,7 +258,7 @@ class Registry:
         known = self._known.get(name) if not self._unsynced else None
         if known is None or known.template_id is None or known.state != "ENABLED" or known.broken is not None:
             self.sync(store, now)
-            known = self._known.get(self.name_of(name))
+            known = self.find(self.name_of(name))
         if known is None or known.template_id is None:
             check_name(name, "template", self._settings.name_max)
             raise self._unknown(name)

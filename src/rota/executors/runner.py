@@ -19,7 +19,8 @@ from rota.errors import RotaError, StoreBusy, StoreUnavailable
 from rota.executors.attempt import Attempt
 from rota.executors.capture import LEVEL, LINE_MAX
 from rota.executors.stops import forced, is_late, take_all, take_one
-from rota.model.decide import Failed, Outcome, Released, Stopped
+from rota.model.decide import Completed, Failed, Outcome, Released, Stopped
+from rota.model.redaction import Redactor
 from rota.model.settings import Settings
 from rota.model.signals import Cancelled
 from rota.model.values import Claimed
@@ -56,6 +57,7 @@ class RunControl:
         """How many of the two were called for: stop, and force."""
         self.asked_at = 0.0
         self._partial = dict.fromkeys(Stream, b"")
+        self._redactors: dict[Stream, Redactor] = {}
 
     def reason(self) -> StopReason | None:
         """Return why the attempt is to stop."""
@@ -84,6 +86,8 @@ class RunControl:
     def output(self, stream: Stream, data: bytes) -> None:
         """Put complete lines into the log of the run; the rest waits for its end."""
         with self._lock:
+            redactor = self._redactors.get(stream)
+            data = data if redactor is None else redactor.feed(data)
             *lines, rest = (self._partial[stream] + data).split(b"\n")
             while len(rest) > LINE_MAX:
                 lines.append(rest[:LINE_MAX])
@@ -92,9 +96,17 @@ class RunControl:
             for line in lines:
                 self._write(line)
 
+    def redact(self, redactor: Redactor) -> None:
+        """Keep secrets out of the log from now on; each stream has its own memory of what came before."""
+        if redactor:
+            self._redactors = {stream: redactor.another() for stream in Stream}
+
     def end_output(self) -> None:
         """Put what has no end of line into the log, too."""
         with self._lock:
+            for stream, redactor in self._redactors.items():
+                rest = redactor.flush()
+                self.output(stream, rest)
             for stream, rest in self._partial.items():
                 if rest:
                     self._write(rest)
@@ -159,14 +171,26 @@ def perform(control: RunControl, runners: Mapping[str, MakeRunner], settings: Se
     make = runners.get(order.kind)
     if make is None:
         return Failed(f"this worker does not run {order.kind.upper()} jobs", error_code="no_runner")
+    redactor = Redactor([*order.secrets.values(), *([] if order.database is None else [order.database.password or ""])])
+    control.redact(redactor)
     try:
-        return make().run(order, control)
+        return redacted(make().run(order, control), redactor)
     except Exception as error:
         # A runner's own mistake: its text could have anything in it, so only its class is kept with the run.
         log.exception("the runner of %s jobs failed", order.kind.upper())
         return Failed(f"the runner of {order.kind.upper()} jobs failed: {type(error).__name__}; the log of the worker says more")
     finally:
         control.end_output()
+
+
+def redacted(outcome: Outcome, redactor: Redactor) -> Outcome:
+    """Return an outcome without the values of secrets."""
+    if not redactor:
+        return outcome
+    changes = {name: redactor.text(text) for name in ("error", "message", "traceback") if (text := getattr(outcome, name, None))}
+    if isinstance(outcome, Completed) and outcome.result is not None:
+        changes["result"] = redactor.json(outcome.result)
+    return msgspec.structs.replace(outcome, **changes) if changes else outcome
 
 
 def perform_inline(job: Claimed, attempt: Attempt, equipment: Equipment) -> Outcome:

@@ -12,6 +12,7 @@ from rota.errors import TemplateUnavailable
 from rota.model.gate import Role, grants_by_right
 from rota.model.grants import Grant, IsByRight
 from rota.model.lanes import Takes
+from rota.model.schedules import JobKind
 
 
 class TemplateState(StrEnum):
@@ -91,6 +92,10 @@ class Template(msgspec.Struct, kw_only=True, frozen=True):
     overrides: dict[str, object] = msgspec.field(default_factory=dict)
     created_at: datetime | None = None
     updated_at: datetime | None = None
+    kind: JobKind = JobKind.PYTHON
+    body: str | None = None
+    """SQL or a command line, where it is not Python."""
+    created_by: str = "system"
     takes: Takes | None = None
     """What its handler takes, where a process that has it says so. Not read back: see `newest_params`."""
     broken: str | None = None

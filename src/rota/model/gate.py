@@ -223,14 +223,18 @@ def may_grant(actor: Actor, wanted: Entitlement, holdings: Holdings, *, is_owner
     return grants_by_right(actor.role, wanted.privilege, is_owner=is_owner) or holdings.may_grant(wanted)
 
 
+def may_run_as(actor: Actor, role: str, holdings: Holdings) -> bool:
+    """Say whether jobs of an actor may run as a role: a manager's as any, others' as those that the actor was granted."""
+    return actor.role is Role.MANAGER or any(grant.privilege is Privilege.ROLE and grant.target == role for grant in holdings.grants)
+
+
 def uses(actor: Actor, kind: TargetKind, name: str, organization: str, holdings: Holdings) -> bool:
     """Say whether an actor may use a connection or a secret: a manager any, an admin those of its organization, others what was granted."""
     if actor.role is Role.MANAGER:
         return True
     if actor.organization != organization:
         return False
-    wanted = Entitlement(Privilege.USE, kind, name)
-    return actor.role is Role.ADMIN or any(grant.entitlement == wanted for grant in holdings.grants)
+    return actor.role is Role.ADMIN or holdings.has(Entitlement(Privilege.USE, kind, name))
 
 
 def act_in(actor: Actor, operation: Right, organization: str | None, holdings: Holdings = NOTHING) -> Actor:

@@ -161,6 +161,10 @@ class Holdings(msgspec.Struct, frozen=True):
         found = (grant.target_id for grant in self.grants if grant.grant_option and grant.target_kind is TargetKind.JOB)
         return tuple(sorted({job for job in found if job is not None}))
 
+    def has(self, wanted: Entitlement) -> bool:
+        """Say whether it holds this."""
+        return any(grant.entitlement.covers(wanted) for grant in self.grants)
+
     def may_grant(self, wanted: Entitlement) -> bool:
         """Say whether it holds this with the option to grant it further."""
         return any(grant.grant_option and grant.entitlement.covers(wanted) for grant in self.grants)

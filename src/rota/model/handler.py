@@ -13,6 +13,7 @@ import msgspec
 
 from rota.errors import InvalidHandler, InvalidParams
 from rota.model.codec import Codec
+from rota.model.kinds import RUNNER
 from rota.model.params import missing_param, unknown_param
 from rota.model.signals import Rules
 
@@ -123,6 +124,24 @@ def inspect_handler(name: str, function: Callable[..., Any], executor: str | Non
         is_async=is_async,
         is_generator=inspect.isgeneratorfunction(inner) or inspect.isasyncgenfunction(inner),
         rules=rules,
+    )
+
+
+def kind_handler(job_type: str) -> Handler:
+    """Return the handler of a type whose work a runner does: it takes any params, and is never called."""
+
+    def call(**_params: object) -> None:
+        raise InvalidHandler(f"{job_type!r} is not Python: a runner does its work")
+
+    return Handler(
+        name=job_type,
+        function=call,
+        executor=RUNNER,
+        context=None,
+        required=frozenset(),
+        allowed=None,
+        is_async=False,
+        is_generator=False,
     )
 
 

@@ -71,3 +71,10 @@ def type_in_words(job_type: str) -> str:
         return repr(job_type)
     organization, _, connection = job_type.removeprefix(f"{_SQL_TYPE}:").partition("/")
     return f"connection {connection!r} of organization {organization!r}"
+
+
+def unserved(job_type: str) -> str:
+    """Say why no worker runs jobs of a kind, and what to do."""
+    if job_type == EXTERNAL_TYPE:
+        return "no live worker runs commands: name the programs that it may run in a file, and start one with ROTA_EXTERNAL_FILE"
+    return f"no live worker serves {type_in_words(job_type)}: start one that does, or create the connection"

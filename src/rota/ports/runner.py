@@ -7,7 +7,7 @@ Every method may be called from several threads at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
 from enum import StrEnum
 from typing import Any, Protocol
@@ -122,11 +122,14 @@ class Answer(Protocol):
         """The version of that."""
 
 
-class Prober(Protocol):
-    """Tries a database without running a job on it."""
+class Checker(Protocol):
+    """Asks databases, without running a job on them."""
 
     def probe(self, database: Database) -> Answer:
         """Log in as a job would, look whether jobs may use the database, and leave. Raise Unreachable or UnfitDatabase."""
+
+    def check(self, database: Database, kind: JobKind, body: str, params: Collection[str], *, run_as: str | None = None) -> None:
+        """Have the database prepare a body that may use these params. Raise BodyRefused, Unreachable or UnfitDatabase."""
 
 
 class BodyRefused(Exception):  # noqa: N818 - a signal to the caller, who knows where the body came from

@@ -5,21 +5,23 @@ from __future__ import annotations
 import builtins
 import threading
 import time
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from rota.compose import make_prober
+from rota.compose import make_checker
 from rota.errors import ChangedMeanwhile, InvalidOption, NotFound, PermissionDenied, Refused, SecretUnavailable
 from rota.model.connections import DEFAULT, Connection, ConnectionView, check_connection, seen_by
 from rota.model.gate import RIGHTS, Reach, Right, uses
 from rota.model.grants import TargetKind
-from rota.model.secrets import Put, SecretPlace, check_secret_value, no_secret
+from rota.model.secrets import Put, check_secret_value
 from rota.model.shapes import Organization, Shape
 from rota.model.values import dashed
 from rota.operation import Ask, Resource, operation
-from rota.ports.runner import Database, UnfitDatabase, Unreachable
+from rota.orders import database_of, passwords_of
+from rota.ports.runner import UnfitDatabase, Unreachable
 from rota.resources.secrets import place_of, put
 
 TESTS_MAX = 4
@@ -116,10 +118,10 @@ class Connections(Resource):
         """Log in to the database of a connection from this process, and check that jobs may use it. It is not recorded."""
         present = managed(ask, name, organization)
         try:
-            password = _password(ask, present)
+            passwords = passwords_of(ask.session, ask.store, present)
         except (NotFound, SecretUnavailable) as error:
             return ConnectionTest(False, None, str(error), 0.0)  # noqa: FBT003 - as it reads
-        return _tried(ask, present, password)
+        return _tried(ask, present, passwords)
 
     @operation(Right.MANAGE_CONNECTIONS, http="PUT /connections/{name}/password", cli="connection rotate")
     def rotate(self, ask: Ask, name: Name, password: Password, *, organization: Organization = None) -> ConnectionTest:
@@ -132,7 +134,7 @@ class Connections(Resource):
             raise InvalidOption(f"connection {name!r} has no secret to keep a password in: name one with `secret_name`")
         secrets_ask = ask.also(Right.MANAGE_SECRETS)
         place = place_of(secrets_ask, present.secret, None, present.organization)
-        tested = _tried(ask, present, check_secret_value(password))
+        tested = _tried(ask, present, {present.secret: check_secret_value(password)})
         if not tested.fit:
             raise Refused(f"the password was not changed, because no job could use the connection with it: {tested.error}")
         put(secrets_ask, place, password, Put.EITHER)
@@ -204,26 +206,13 @@ def _no_connection(name: str, organization: str) -> NotFound:
     return NotFound(f"there is no connection {name!r} in organization {organization!r}: `rota connection list` shows them")
 
 
-def _password(ask: Ask, connection: Connection) -> str | None:
-    """Return the password of a connection; None: it needs none."""
-    if connection.secret is None:
-        return None
-    from rota.vault import open_secrets  # noqa: PLC0415 - few programs have secrets
-
-    sealed = ask.store.sealed_secrets(connection.organization, None, [connection.secret])
-    if not sealed:
-        raise no_secret(SecretPlace(connection.organization, connection.secret))
-    return open_secrets(ask.session.keyring(), sealed)[connection.secret]
-
-
-def _tried(ask: Ask, connection: Connection, password: str | None) -> ConnectionTest:
-    """Log in to a database with a password, and say whether jobs could use it."""
-    database = Database(name=connection.name, url=connection.url, user=connection.login, password=password, multi=connection.multi)
+def _tried(ask: Ask, connection: Connection, passwords: Mapping[str, str]) -> ConnectionTest:
+    """Log in to a database, with the password under the name of the connection's secret, and say whether jobs could use it."""
     if not _tests.acquire(blocking=False):
         raise Refused(f"{TESTS_MAX} tests of connections are under way here: try again when one has finished")
     started, server, error = time.monotonic(), None, None
     try:
-        answer = make_prober(ask.settings, ask.store).probe(database)
+        answer = make_checker(ask.settings, ask.store.url).probe(database_of(connection, passwords))
         server = f"{answer.server} {answer.version}"
     except (Unreachable, UnfitDatabase) as problem:
         error = str(problem)

@@ -19,6 +19,7 @@ from rota.model.call import Call
 from rota.model.checks import ago, whole
 from rota.model.gate import Actor, Right
 from rota.model.schedule_options import OPTIONS, ScheduleOptions
+from rota.model.kinds import is_kind
 from rota.model.schedules import Fate, Schedule, ScheduleState, next_due
 from rota.model.shapes import NAME_MAX, Limit, Name, Organization, Params, Shape
 from rota.model.values import LATEST, Job, undashed
@@ -280,7 +281,9 @@ def fired(ask: Ask, schedule: Schedule, params: Params | None, who: Actor) -> Jo
         session.registry.organization(schedule.organization, store, now)
         merged = {**schedule.params, **(params or {})}
         row = DueRows(session.registry, session.ids, session.rng).build(schedule, merged, now=now, run_at=now)
-        row.owner = who.name
+        if not is_kind(template):
+            # SQL and commands run with the rights of their owner, also when somebody else has them executed.
+            row.owner = who.name
         try:
             enqueued = store.fire_now(row, schedule.name, actor=who, now=now, definitions=session.registry.version)
         except DefinitionsChanged:

@@ -1,7 +1,8 @@
 """The session of one run on PostgreSQL: opened as the connection's login with nothing of the worker's own, watched while it waits.
 
-Every run has a session of its own. Keeping sessions would save 8 ms a run (measured on loopback with SCRAM), and `DISCARD ALL` does not
-make one clean: what procedural languages keep in their globals stays, and so does a login whose rights were taken away in the meantime.
+Every run has a session of its own. Keeping sessions would save 8 ms of logging in (SCRAM, loopback; 20 ms with the question about the login
+on a busy machine). It is left out because `DISCARD ALL` does not make a session clean: what procedural languages keep in their globals
+stays, and so does a login whose rights were taken away in the meantime.
 
 The worker's own ways of logging in are shut out: its password file, PGPASSWORD, client certificate and Kerberos ticket are not the
 connection's. A URL can't bring them back: of its options only `ALLOWED` are taken.

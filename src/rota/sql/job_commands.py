@@ -9,11 +9,10 @@ import msgspec
 from msgspec import UNSET
 
 from rota.declarations import declare_scheduled
-from rota.engine.due import no_runner
 from rota.engine.retention import remove_logs
 from rota.errors import AlreadyEnded, JobCancelled, JobFailed, JobSkipped, NotFound, ScheduleExists, StoreError, WaitTimeout
 from rota.model.gate import Actor, Right
-from rota.model.schedules import JobKind, ScheduleState, next_due
+from rota.model.schedules import ScheduleState, next_due
 from rota.model.values import Job, undashed
 from rota.resources.schedules import fired
 from rota.schedule_edits import added, deciding
@@ -157,8 +156,6 @@ RUN_COLUMNS = ("job_run_uuid", "state")
 def execute_job(run: Execution, statement: ExecuteJob) -> Result:
     """Run a job now, whatever its state, beside any other run of it; none of its due times is used up."""
     job, ask = run.job(statement.name), run.ask
-    if job.own is not None and job.own.kind is not JobKind.PROCEDURE:
-        raise not_yet("name", f"job {job.name} can't be executed: {no_runner(job.own)}")
     if statement.wait is not UNSET:
         # Before anything is started: who may not read the run can't wait for it.
         run.also(Right.READ)

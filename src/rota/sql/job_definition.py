@@ -10,16 +10,17 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import UNSET
 
-from rota.engine.due import no_runner
 from rota.errors import InvalidInput, InvalidSchedule
 from rota.model.backoff import Backoff
 from rota.model.definitions import TemplateState, unfit_for_schedules
 from rota.model.gate import Actor, Right, Scope
+from rota.model.kinds import EXTERNAL_TYPE, is_kind, sql_type
 from rota.model.schedules import CatchUp, JobKind, Kind, OnCompletion, Overlap, OwnTemplate, Schedule, ScheduleState
 from rota.model.settings import Settings
 from rota.model.values import SECOND, Instant, moment_of
 from rota.schedule_edits import built, changed, renamed
 from rota.sql.execution import Execution, Refusal, not_yet
+from rota.sql.job_rights import check_use, without_connection
 from rota.sql.job_statements import lacking
 from rota.sql.parser import parse
 from rota.sql.render import render
@@ -45,8 +46,6 @@ from rota.sql.syntax import (
 from rota.sql.values import instant_in, timestamp_text
 
 BACKOFF_FACTOR = 2.0
-TYPES = {JobKind.SQL: "kind:sql", JobKind.EXTERNAL: "kind:external"}
-"""The job type that all jobs of a kind share, so that a worker asks for kinds and not for each job."""
 
 # ---- from clauses -----------------------------------------------------------------------------------------------------
 
@@ -57,24 +56,29 @@ def new_job(run: Execution, name: str, clauses: Clauses, who: Actor) -> Schedule
     reason = lacking(clauses)
     if reason:
         raise Refusal("", f"there is no job {name} yet, and {reason}", code="sql_invalid", sqlstate="42601")
-    _refuse_unavailable(clauses)
     session.registry.organization(who.organization, run.ask.store, now)
     _check_parents(run, clauses, who.organization)
     _check_future(clauses, now, clauses.timezone or "UTC")
     own = _new_own(run, clauses, session.ids.take(1, now)[0], who)
     options = options_of(clauses, clauses.timezone or "UTC")
     new = built(session, name, {"template": name, **options}, who, now, own=own)
-    return _in_state(run, msgspec.structs.replace(new, state=clauses.state or ScheduleState.ENABLED), who)
+    new = msgspec.structs.replace(new, state=clauses.state or ScheduleState.ENABLED, run_as=clauses.run_as or None)
+    check_use(run, new, who)
+    return _in_state(run, new, who)
 
 
 def alteration(run: Execution, job: Schedule, statement: AlterJob, who: Actor) -> Callable[[Schedule, Instant], Schedule]:
     """Return what an ALTER makes of a job at a moment, or refuse it. What is returned asks the store for nothing, and writes nothing."""
     clauses, session = statement.clauses, run.ask.session
-    _refuse_unavailable(clauses)
     _check_parents(run, clauses, job.organization)
     if job.own is None:
         _refuse_shared(job, clauses)
-    work = None if clauses.body is UNSET else _work(run, clauses.body, who)
+    borrows = any(getattr(clauses, part) is not UNSET for part in BORROWED)
+    work = None
+    if job.own is not None and (clauses.body is not UNSET or clauses.connection is not UNSET):
+        body = body_of(job.own) if clauses.body is UNSET else clauses.body
+        connection = job.own.defaults.get("connection") if clauses.connection is UNSET else clauses.connection
+        work = _work(run, body, connection, job.organization, who)
 
     def altered(present: Schedule, now: Instant) -> Schedule:
         zone = present.timing.timezone if clauses.timezone is UNSET else clauses.timezone or "UTC"
@@ -82,6 +86,11 @@ def alteration(run: Execution, job: Schedule, statement: AlterJob, who: Actor) -
         after = present
         if present.own is not None:
             after = msgspec.structs.replace(present, own=_changed_own(run, present.own, clauses, work))
+            if clauses.run_as is not UNSET:
+                after = msgspec.structs.replace(after, run_as=clauses.run_as)
+            if borrows:
+                # It runs with the rights of its owner: nobody borrows those of another by an edit.
+                after = msgspec.structs.replace(after, created_by=who.name)
         options = options_of(clauses, zone, present)
         after = changed(session, after, options, now) if options else after
         _check_completion(after, clauses)
@@ -91,7 +100,13 @@ def alteration(run: Execution, job: Schedule, statement: AlterJob, who: Actor) -
             after = renamed(session, after, statement.rename_to)
         return _in_state(run, after, who)
 
+    if borrows:
+        check_use(run, altered(job, run.ask.now), who)
     return altered
+
+
+BORROWED = ("body", "connection", "run_as", "secrets")
+"""Clauses by which a job uses rights of its owner: who changes one must have those rights, and becomes the owner."""
 
 
 def options_of(clauses: Clauses, zone: str, before: Schedule | None = None) -> dict[str, Any]:
@@ -117,12 +132,6 @@ def options_of(clauses: Clauses, zone: str, before: Schedule | None = None) -> d
         if rule.starts is not None:
             options["starts"] = moment_of(instant_in(rule.starts, zone))
     return options
-
-
-def _refuse_unavailable(clauses: Clauses) -> None:
-    for part, words in (("run_as", "RUN AS"), ("connection", "CONNECTION"), ("secrets", "SECRETS")):
-        if getattr(clauses, part) not in {UNSET, None}:
-            raise not_yet(part, f"{words} is not available yet: leave it out")
 
 
 def _check_parents(run: Execution, clauses: Clauses, organization: str) -> None:
@@ -156,7 +165,7 @@ def _check_completion(job: Schedule, clauses: Clauses) -> None:
 
 def _refuse_shared(job: Schedule, clauses: Clauses) -> None:
     """Refuse what only a job with a template of its own can have."""
-    for field in ("job_class", "partition", "max_retries", "retry_backoff", "timeout", "body"):
+    for field in ("job_class", "partition", "max_retries", "retry_backoff", "timeout", *BORROWED):
         if getattr(clauses, field) is not UNSET:
             message = f"job {job.name} is a schedule of template {job.template}: change {field.upper()} with `rota template update`"
             raise not_yet(field, message)
@@ -167,9 +176,8 @@ def _in_state(run: Execution, job: Schedule, who: Actor) -> Schedule:
     own = job.own
     if own is None or job.state is ScheduleState.DISABLED:
         return job
-    if own.kind is not JobKind.PROCEDURE:
-        run.notice(f"job {job.name} is DISABLED: {no_runner(own)}")
-        return msgspec.structs.replace(job, state=ScheduleState.DISABLED)
+    if is_kind(own.job_type):
+        return without_connection(run, job)
     registry = run.ask.registry
     known = registry.find(own.job_type)
     if known is None:
@@ -202,12 +210,18 @@ def _new_own(run: Execution, clauses: Clauses, template_id: str, who: Actor) -> 
     settings = run.ask.session.current()
     usual = Clauses(max_retries=settings.sql_job_retries, retry_backoff=settings.sql_job_backoff, timeout=settings.sql_job_timeout)
     empty = OwnTemplate(id=template_id, kind=JobKind.SQL, job_type="", defaults=_defaults(run, usual, {}))
-    return _changed_own(run, empty, clauses, _work(run, clauses.body, who))
+    return _changed_own(run, empty, clauses, _work(run, clauses.body, clauses.connection or None, who.organization, who))
 
 
 def _changed_own(run: Execution, own: OwnTemplate, clauses: Clauses, work: _Work | None) -> OwnTemplate:
     defaults = _defaults(run, clauses, own.defaults)
     fields: dict[str, Any] = {}
+    for part in ("connection", "secrets"):
+        named = getattr(clauses, part)
+        if named is not UNSET:
+            defaults.pop(part, None)
+            if named:
+                defaults[part] = named if isinstance(named, str) else list(named)
     if work is not None:
         fields |= {"kind": work.kind, "job_type": work.job_type, "body": work.text}
         defaults.pop("default_params", None)
@@ -245,12 +259,17 @@ def _partition(rule: Partition) -> dict[str, str | None]:
     return fields | {"partition_strategy": "DYNAMIC", "partition_expression": rule.expression}
 
 
-def _work(run: Execution, body: Body, who: Actor) -> _Work:
+def _work(run: Execution, body: Body, connection: str | None, organization: str, who: Actor) -> _Work:
     if isinstance(body, SqlBody):
-        return _Work(JobKind.SQL, TYPES[JobKind.SQL], body.sql)
+        return _Work(JobKind.SQL, sql_type(organization, connection), body.sql)
     if isinstance(body, ExecBody):
         run.also(Right.EXTERNAL)
-        return _Work(JobKind.EXTERNAL, TYPES[JobKind.EXTERNAL], body.command)
+        if connection is not None:
+            raise Refusal("connection", "a command uses no connection: leave CONNECTION out", code="sql_invalid", sqlstate="42601")
+        return _Work(JobKind.EXTERNAL, EXTERNAL_TYPE, body.command)
+    if connection is not None:
+        # A procedure of the database, with its arguments as literals.
+        return _Work(JobKind.PROCEDURE, sql_type(organization, connection), _call_text(_literal(run, body)))
     handler = ".".join(body.procedure)
     run.ask.registry.sync(run.ask.store, run.ask.now)
     run.ask.registry.refuse_unfit(who, handler)
@@ -337,6 +356,11 @@ def clauses_of(job: Schedule, own: OwnTemplate, settings: Settings) -> Clauses:
         fields["jitter"] = job.jitter // SECOND
     if job.depends_on:
         fields["depends_on"] = job.depends_on
+    fields |= {part: own.defaults[part] for part in ("connection", "secrets") if part in own.defaults}
+    if "secrets" in fields:
+        fields["secrets"] = tuple(fields["secrets"])
+    if job.run_as is not None:
+        fields["run_as"] = job.run_as
     if job.params:
         fields["params"] = msgspec.json.encode(job.params, order="sorted").decode()
     if job.state is not ScheduleState.ENABLED:

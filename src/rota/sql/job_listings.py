@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
-from rota.engine.due import no_runner
 from rota.model.gate import Right, Scope
+from rota.model.kinds import is_kind, type_in_words, unserved
 from rota.model.prospects import Prospect, dues
 from rota.model.schedules import JobKind, Schedule, ScheduleState
 from rota.model.values import SECOND, Instant, Job, dashed, moment, moment_of, undashed
@@ -103,6 +103,9 @@ def _job(run: Execution, statement: Show) -> tuple[tuple[str, ...], Iterable[tup
         own, backoff = job.own, job.own.defaults.get("backoff", {})
         facts |= {
             "body": own.body if run.shows_body(job) else None,
+            "connection": own.defaults.get("connection"),
+            "run_as": job.run_as,
+            "secrets": ", ".join(own.defaults.get("secrets", ())) or None,
             "job_class": own.job_class,
             "partition_strategy": own.partition_strategy,
             "partition_shard": own.partition_shard,
@@ -254,8 +257,10 @@ def explain_job(run: Execution, statement: ExplainJob) -> Result:
         ("a due time is to come", view.next_at is not None, view.words),
         ("its organization is active", organization is not None and organization.state == "ACTIVE", job.organization),
     ]
-    if job.own is not None and job.own.kind is not JobKind.PROCEDURE:
-        rows.append(("a runner is available", False, no_runner(job.own)))
+    if is_kind(job.job_type):
+        workers = [each for each in run.ask.store.workers() if job.job_type in each.job_types]
+        served = f"{len(workers)} serve {type_in_words(job.job_type)}" if workers else unserved(job.job_type)
+        rows.append(("a live worker serves it", bool(workers), served))
     else:
         rows.append(("its handler takes jobs", known is not None and known.state == "ENABLED", job.job_type))
     rows += [(f"job {name}, which it waits for, is there", bool(run.here(name, job.organization)), None) for name in job.depends_on]
