@@ -96,7 +96,7 @@ def test_an_unknown_scheme_is_named_with_the_known_ones():
         (WAREHOUSE, {"login": None}, InvalidOption, "needs a login"),
         (WAREHOUSE, {"login": " "}, InvalidOption, "login"),
         (WAREHOUSE, {"login": "x" * 300}, InvalidOption, "login"),
-        (WAREHOUSE, {"secret": ""}, InvalidName, "secret name"),
+        (WAREHOUSE, {"secret": "a-b"}, InvalidName, "not the name of a secret"),
         (WAREHOUSE, {"name": "x" * 21}, InvalidName, "connection name"),
         (WAREHOUSE, {"multi": "yes"}, InvalidOption, "multi='yes'"),
         (FILE, {"login": "etl"}, InvalidOption, "has no users"),

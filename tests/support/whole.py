@@ -88,6 +88,8 @@ def _share(rota: Rota) -> None:
     rota.schedules.pause("still")
     rota.roles.create(ODD, organization="acme ☂")
     rota.grants.create("ROLE", "bob", role=ODD, grant_option=True, organization="acme ☂")
+    rota.connections.create(ODD, f"sqlite:///{ODD}", multi=True, organization="acme ☂")
+    rota.grants.create("USE", "bob", connection=ODD, organization="acme ☂")
     rota.grants.create("VIEW JOB HISTORY", "PUBLIC", organization="acme ☂")
     rota.grants.create("ALL", "root", job="often")
     rota.sql("CREATE JOB by_sql SCHEDULE = CRON '0 5 * * *' DISABLED AS 'SELECT 1'; ALTER JOB by_sql SET AS 'SELECT 2'")

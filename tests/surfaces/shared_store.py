@@ -264,6 +264,9 @@ def _granted(rota: Rota, name: str) -> None:
     chief.grants.create("VIEW JOB HISTORY", "PUBLIC", job="shared")
     chief.grants.create("EXECUTE EXTERNAL JOB", user)
     rota.acting_as(user).grants.create("EXECUTE", other, job="common")
+    for connection in ("common", f"dw-{name}"):
+        rota.acting_as(f"admin1-{name}").connections.create(connection, f"sqlite:////data/{name}.db")
+        chief.grants.create("USE", user, connection=connection, grant_option=True)
 
 
 def timedelta_from(rota: Rota, **duration: float) -> datetime:
@@ -351,6 +354,7 @@ OTHERS = {
     "organizations": "SELECT organization_id, display_name, state, max_running, max_queued, max_priority, created_at,"
     " iif(organization_id = ?1, 0, signs) FROM organizations ORDER BY organization_id",
     "roles": "SELECT * FROM roles WHERE organization_id <> ?1 ORDER BY role_id",
+    "connections": "SELECT * FROM connections WHERE organization_id <> ?1 ORDER BY connection_id",
     "grants": "SELECT * FROM grants WHERE organization_id <> ?1 ORDER BY grant_id",
     "endpoints": "SELECT * FROM endpoints WHERE organization_id <> ?1 ORDER BY endpoint_id",
     "hook_secrets": "SELECT * FROM hook_secrets WHERE owner <> 'organization:' || ?1"
@@ -379,6 +383,7 @@ MARKS = (
     "SELECT lower(hex(schedule_id)) FROM schedules WHERE organization_id <> ?1",
     "SELECT lower(hex(endpoint_id)) FROM endpoints WHERE organization_id <> ?1",
     "SELECT lower(hex(role_id)) FROM roles WHERE organization_id <> ?1",
+    "SELECT lower(hex(connection_id)) FROM connections WHERE organization_id <> ?1",
     "SELECT lower(hex(grant_id)) FROM grants WHERE organization_id <> ?1",
     "SELECT lower(hex(user_id)) FROM users WHERE organization_id <> ?1 AND role <> 'system_manager'",
 )

@@ -124,13 +124,14 @@ class Pool:
         self.calendar = st.sampled_from(["mine", "common", "nothing", *(f"days-{name}" for name in ORGANIZATIONS)])
         self.place = st.sampled_from(store.cursors())
         self.role = st.sampled_from(["ops", "mine", "nothing", *(f"ops-{name}" for name in ORGANIZATIONS)])
+        self.connection = st.sampled_from(["common", "mine", "default", "nothing", *(f"dw-{name}" for name in ORGANIZATIONS)])
         self.grant = st.sampled_from([*store.grants(), jobs[0][0], "nonsense"])
         self.webhook = st.sampled_from([*store.webhooks(), jobs[0][0], "nonsense"])
         self.their_webhook = st.sampled_from([*store.webhooks(mine), "nonsense"])
         self.url = st.sampled_from(["https://mine.example/", "http://x", *(f"https://{name}.example/hooks" for name in ORGANIZATIONS)])
         said = st.one_of(
             st.sampled_from(["SHOW JOBS", "SHOW JOB RUNS", "SHOW OCCURRENCES", "SHOW DEPENDENCIES", "SHOW AUDIT", "SHOW METRICS"]),
-            st.sampled_from(["SHOW SCHEDULER", "SHOW SETTINGS", "FORECAST FOR 1 HOUR", "SHOW GRANTS", "SHOW ROLES"]),
+            st.sampled_from(["SHOW SCHEDULER", "SHOW SETTINGS", "FORECAST FOR 1 HOUR", "SHOW GRANTS", "SHOW ROLES", "SHOW CONNECTIONS"]),
             st.builds("SELECT * FROM sys.{}".format, st.sampled_from(sorted(TABLES))),
             st.builds(lambda form, name: form.format(name), st.sampled_from(OF_NAMES), st.one_of(self.name, self.role)),
             st.builds(lambda form, name: form.format(name), st.sampled_from(OF_JOBS), self.schedule),
@@ -185,12 +186,24 @@ class Pool:
                 "id": self.grant,
                 "job": st.one_of(st.none(), self.schedule),
                 "role": st.one_of(st.none(), self.role),
+                "connection": st.one_of(st.none(), self.connection),
                 "privilege": st.sampled_from([*Privilege, "NOTHING"]),
                 "grantee": st.one_of(self.name, self.role, st.just("PUBLIC")),
                 "kind": st.sampled_from([None, "USER", "ROLE"]),
                 "cascade": st.booleans(),
                 "option_only": st.booleans(),
                 "grant_option": st.booleans(),
+            }.get(parameter)
+            if found is not None:
+                return found
+        if method.startswith("connections."):
+            found = {
+                "name": self.connection,
+                "url": st.sampled_from(["postgresql://127.0.0.1:1/dw", "sqlite:////mine.db"]),
+                "password": st.just("mine"),
+                "login": st.sampled_from([None, "mine"]),
+                "secret_name": st.none(),
+                "multi": st.booleans(),
             }.get(parameter)
             if found is not None:
                 return found
@@ -451,6 +464,8 @@ def test_what_others_do_changes_nothing_that_one_is_told(shared, tmp_path, role)
         as_admin.roles.create("new")
         as_admin.grants.create("ALL", "PUBLIC", job="common")
         as_admin.grants.create("VIEW JOB HISTORY", user)
+        as_admin.connections.create("new", "sqlite:////new.db")
+        as_admin.connections.update("common", multi=True)
         as_admin.schedules.create("new", "work", every=60)
         as_admin.schedules.update("common", every=60, params={"text": "x"})
         as_chief.schedules.delete(f"child-{name}", organization=name)

@@ -191,7 +191,7 @@ GOOD = '[schedules.good]\ntemplate = "report"\nevery = "1h"\n'
         ("[schedules]\nx = 1\n", "[schedules.x]: is not a table"),
         (
             "[timers.x]\n",
-            "there is no [timers]: it has [templates.NAME], [organizations.NAME], [users.NAME], [calendars.NAME]",
+            "there is no [timers]: it has [templates.NAME], [organizations.NAME], [users.NAME], [connections.NAME], [calendars.NAME]",
         ),
     ],
 )
@@ -228,6 +228,6 @@ def test_what_a_file_changes_stays_though_the_code_says_it_again(shop, load):
 def test_the_file_in_the_reference_can_be_loaded_and_has_every_kind_of_table(rota, load):
     (text,) = re.findall(r"```toml\n(.*?)```", page("docs/reference/definitions-file.md"), re.DOTALL)
     assert all(f"[{kind}." in text for kind in KINDS)
-    assert len(load(text).added) == 6
-    assert len(load(text).unchanged) == 6
+    assert len(load(text).added) == 7
+    assert len(load(text).unchanged) == 7
     assert rota.schedules.get("reminder").state == "PAUSED"

@@ -11,6 +11,7 @@ import msgspec
 
 from rota.errors import InvalidOption
 from rota.model.checks import check_name, text
+from rota.model.secrets import check_secret_name
 from rota.model.urls import hide
 
 DEFAULT = "default"
@@ -97,7 +98,7 @@ def check_connection(connection: Connection, *, name_max: int) -> Connection:
     """Return a connection whose parts are allowed and fit each other, or refuse the one that does not. No message has its URL."""
     check_name(connection.name, "connection", name_max)
     if connection.secret is not None:
-        check_name(connection.secret, "secret", name_max)
+        check_secret_name(connection.secret)
     if connection.login is not None and not text("login", connection.login, LOGIN_MAX).strip():
         raise InvalidOption("login='' is not allowed: use the name of a user of the database")
     multi: object = connection.multi

@@ -110,11 +110,23 @@ class Runner(Protocol):
         """Let go of what is kept between runs."""
 
 
+class Answer(Protocol):
+    """What a database that can be used said of itself."""
+
+    @property
+    def server(self) -> str:
+        """Its product."""
+
+    @property
+    def version(self) -> str:
+        """The version of that."""
+
+
 class Checker(Protocol):
     """Asks databases, without running a job on them."""
 
-    def probe(self, database: Database) -> object:
-        """Log in, look whether jobs may use the database, and leave. Raise Unreachable or UnfitDatabase."""
+    def probe(self, database: Database) -> Answer:
+        """Log in as a job would, look whether jobs may use the database, and leave. Raise Unreachable or UnfitDatabase."""
 
     def check(self, database: Database, kind: JobKind, body: str, params: Collection[str], *, run_as: str | None = None) -> None:
         """Have the database prepare a body that may use these params. Raise BodyRefused, Unreachable or UnfitDatabase."""

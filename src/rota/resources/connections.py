@@ -5,21 +5,24 @@ from __future__ import annotations
 import builtins
 import threading
 import time
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from rota.compose import make_checker
-from rota.errors import ChangedMeanwhile, NotFound, PermissionDenied, Refused
+from rota.errors import ChangedMeanwhile, InvalidOption, NotFound, PermissionDenied, Refused, SecretUnavailable
 from rota.model.connections import DEFAULT, Connection, ConnectionView, check_connection, seen_by
 from rota.model.gate import RIGHTS, Reach, Right, uses
 from rota.model.grants import TargetKind
+from rota.model.secrets import Put, check_secret_value
 from rota.model.shapes import Organization, Shape
 from rota.model.values import dashed
 from rota.operation import Ask, Resource, operation
 from rota.orders import database_of, passwords_of
 from rota.ports.runner import UnfitDatabase, Unreachable
+from rota.resources.secrets import place_of, put
 
 TESTS_MAX = 4
 """Tests at a time in one process: each waits for its database on a thread that others need."""
@@ -31,6 +34,7 @@ Url = Annotated[
 ]
 Login = Annotated[str | None, Shape("The user of the database. A SQLite file has none.", "etl", "USER")]
 SecretName = Annotated[str | None, Shape("The organization's secret that is the password. Default: no password.", "wh_password", "NAME")]
+Password = Annotated[str, Shape("The new password, as it is in the database.", "correct horse battery staple", "PASSWORD", hidden=True)]
 Multi = Annotated[bool, Shape("Whether the text of a job may have several statements.", option="multi/single")]
 
 
@@ -39,6 +43,8 @@ class ConnectionTest(msgspec.Struct, frozen=True):
 
     fit: bool
     """Jobs can use the database."""
+    server: str | None
+    """Its product and version, if they can."""
     error: str | None
     took_s: float
 
@@ -111,18 +117,28 @@ class Connections(Resource):
     def test(self, ask: Ask, name: Name, *, organization: Organization = None) -> ConnectionTest:
         """Log in to the database of a connection from this process, and check that jobs may use it. It is not recorded."""
         present = managed(ask, name, organization)
-        database = database_of(present, passwords_of(ask.session, ask.store, present))
-        if not _tests.acquire(blocking=False):
-            raise Refused(f"{TESTS_MAX} tests of connections are under way here: try again when one has finished")
-        started = time.monotonic()
-        error = None
         try:
-            make_checker(ask.settings, ask.store.url).probe(database)
-        except (Unreachable, UnfitDatabase) as problem:
-            error = str(problem)
-        finally:
-            _tests.release()
-        return ConnectionTest(error is None, error, round(time.monotonic() - started, 3))
+            passwords = passwords_of(ask.session, ask.store, present)
+        except (NotFound, SecretUnavailable) as error:
+            return ConnectionTest(False, None, str(error), 0.0)  # noqa: FBT003 - as it reads
+        return _tried(ask, present, passwords)
+
+    @operation(Right.MANAGE_CONNECTIONS, http="PUT /connections/{name}/password", cli="connection rotate")
+    def rotate(self, ask: Ask, name: Name, password: Password, *, organization: Organization = None) -> ConnectionTest:
+        """Keep a new password in the connection's secret, if a login with it works from this process. Set it in the database first.
+
+        It needs the right to manage secrets as well. If the login fails, the secret stays as it is.
+        """
+        present = managed(ask, name, organization)
+        if present.secret is None:
+            raise InvalidOption(f"connection {name!r} has no secret to keep a password in: name one with `secret_name`")
+        secrets_ask = ask.also(Right.MANAGE_SECRETS)
+        place = place_of(secrets_ask, present.secret, None, present.organization)
+        tested = _tried(ask, present, {present.secret: check_secret_value(password)})
+        if not tested.fit:
+            raise Refused(f"the password was not changed, because no job could use the connection with it: {tested.error}")
+        put(secrets_ask, place, password, Put.EITHER)
+        return tested
 
 
 def create(ask: Ask, name: str, fields: dict[str, Any], organization: str | None = None) -> ConnectionView:
@@ -188,3 +204,18 @@ def _refuse_default(ask: Ask, name: str) -> None:
 
 def _no_connection(name: str, organization: str) -> NotFound:
     return NotFound(f"there is no connection {name!r} in organization {organization!r}: `rota connection list` shows them")
+
+
+def _tried(ask: Ask, connection: Connection, passwords: Mapping[str, str]) -> ConnectionTest:
+    """Log in to a database, with the password under the name of the connection's secret, and say whether jobs could use it."""
+    if not _tests.acquire(blocking=False):
+        raise Refused(f"{TESTS_MAX} tests of connections are under way here: try again when one has finished")
+    started, server, error = time.monotonic(), None, None
+    try:
+        answer = make_checker(ask.settings, ask.store.url).probe(database_of(connection, passwords))
+        server = f"{answer.server} {answer.version}"
+    except (Unreachable, UnfitDatabase) as problem:
+        error = str(problem)
+    finally:
+        _tests.release()
+    return ConnectionTest(error is None, server, error, round(time.monotonic() - started, 3))

@@ -179,6 +179,7 @@ class LongNames:
         self.user = "u" * 255
         rota.organizations.create("o" * 255)
         rota.users.create(self.user, organization="o" * 255, role="system_manager")
+        rota.connections.create("c" * 255, f"postgresql://{'h' * 255}/{'d' * 255}", login="l" * 255, secret_name="s" * 128)
 
     def close(self) -> None:
         self.release.set()
@@ -267,6 +268,9 @@ class Day:
             [NewJob(name="clean_up"), NewJob(name="load_warehouse", params={"table": "stock"})], name="evening", mode="sequential"
         )
         rota.templates.update("send_invoice", rate_limit="100/60s")
+        rota.connections.create("warehouse", "postgresql://wh.shop.example/dw", login="etl", secret_name="wh_password")
+        rota.connections.create("ledger", "sqlite:////var/lib/shop/ledger.db", multi=True)
+        rota.grants.create("USE", "PUBLIC", connection="warehouse")
 
     def close(self) -> None:
         self.release.set()

@@ -298,7 +298,7 @@ def test_every_link_from_the_first_page_on_leads_to_a_page_and_nothing_in_them_r
     assert any("&lt;script&gt;alert(" in text for text in pages.values()) is (user != "bob")
 
 
-@pytest.mark.parametrize(("user", "offered"), [("root", len(NAV)), ("ada", 12), ("bob", 7)])
+@pytest.mark.parametrize(("user", "offered"), [("root", len(NAV)), ("ada", 13), ("bob", 8)])
 def test_only_pages_that_one_may_read_are_offered(people, user, offered):
     browser = people(user)
     text = browser.get("/").text
@@ -411,6 +411,7 @@ def test_no_address_and_no_form_breaks_a_page(root: Browser):
             "/templates/one",
             "/templates",
             "/webhooks",
+            "/connections",
             "/login",
         ):
             answer = root.get(f"{path}?{query}")
@@ -420,7 +421,17 @@ def test_no_address_and_no_form_breaks_a_page(root: Browser):
             assert root.get(f"/jobs?{field}={quote(value, safe='%')}").status_code in {200, 404, 422}
         for path in (f"/jobs/{quote(value, safe='')}", f"/groups/{quote(value, safe='')}"):
             assert root.get(path).status_code in {200, 404, 422}
-        for path in ("/jobs", "/queue/move", "/pauses", "/schedules/one/fire", "/tokens", "/users/add", "/jobs/act", "/webhooks"):
+        for path in (
+            "/jobs",
+            "/queue/move",
+            "/pauses",
+            "/schedules/one/fire",
+            "/tokens",
+            "/users/add",
+            "/jobs/act",
+            "/webhooks",
+            "/connections/create",
+        ):
             sent = dict.fromkeys(("name", "params", "priority", "move", "what", "kind", "url", "permit", "expires_in", "role"), value)
             assert root.act(path, **sent).status_code in {200, 403, 404, 409, 422}, path
     assert root.client.post("/jobs", content=b"\xff\xfe=%ff", headers=ACCEPT).status_code == 422
@@ -460,6 +471,7 @@ def test_empty_pages_teach(rota: Rota):
             "/workers": "rota up",
             "/templates": "@rota.job",
             "/users": "rota user create",
+            "/connections": "rota connection create",
             "/webhooks": "rota webhook create",
         }.items():
             assert words in new.get(path).text, path

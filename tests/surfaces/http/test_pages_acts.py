@@ -583,6 +583,27 @@ def test_a_webhook_is_made_disabled_and_deleted_and_its_secret_shown_once(store:
     assert root.act("/webhooks/redeliver/1").status_code == 404
 
 
+def test_a_connection_is_created_changed_and_deleted(store: Rota, root: Browser, people):
+    fields = {"name": "dw", "url": "postgresql://wh/dw", "login": "etl", "secret_name": "pw", "organization": "acme"}
+    assert said(root.act("/connections/create", **fields)) == "Connection dw is created. Test it before jobs use it."
+    store.acting_as("ada").grants.create("USE", "bob", connection="dw")
+    shown = root.get("/connections").text
+    assert all(words in shown for words in ("postgresql://wh/dw", "login etl, password in secret pw", ">bob<"))
+    assert 'value="postgresql://wh/dw"' in root.get("/connections?name=dw&organization=acme").text
+    root.act("/connections/change", **fields | {"url": "postgresql://wh2/dw", "secret_name": "", "multi": "yes"})
+    changed = store.connections.get("dw", organization="acme")
+    assert (changed.url, changed.secret_name, changed.multi, changed.version) == ("postgresql://wh2/dw", None, True, 2)
+    refused = root.act("/connections/change", **fields | {"url": "postgresql://u:hunter2@wh/dw"})
+    assert refused.status_code == 422
+    assert "hunter2" not in refused.text
+    for_bob = people("bob").get("/connections").text
+    assert "dw" in for_bob
+    assert not any(words in for_bob for words in ("wh2", "etl", "/connections/test"))
+    assert "Delete connection dw, and everybody" in unescape(root.post("/connections/delete", csrf=root.csrf, **fields).text)
+    assert said(root.act("/connections/delete", name="dw", organization="acme")) == "Connection dw is deleted."
+    assert store.connections.list() == []
+
+
 # ---- roles -----------------------------------------------------------------------------------------------------------
 
 MANAGERS_ONLY = [
@@ -607,6 +628,8 @@ ADMINS_TOO = [
     ("/schedules/rows", {"what": "pause", "row": "name=nightly"}),
     ("/queue/move", {"move": "1 front"}),
     ("/webhooks", {"url": "https://example.org/hook"}),
+    ("/connections/create", {"name": "dw", "url": "sqlite:////x.db"}),
+    ("/connections/delete", {"name": "dw"}),
 ]
 
 
@@ -736,7 +759,7 @@ def test_the_organization_that_came_with_the_store_has_no_made_up_date(root: Bro
 
 
 @pytest.mark.parametrize(
-    "path", ["/organizations", "/users", "/tokens", "/webhooks", "/schedules/new?template=echo", "/templates/one?name=echo"]
+    "path", ["/organizations", "/users", "/tokens", "/webhooks", "/connections", "/schedules/new?template=echo", "/templates/one?name=echo"]
 )
 def test_forms_have_the_words_that_people_search_for(root: Browser, path):
     shown = root.get(path).text

@@ -47,6 +47,11 @@ def drop_secret(db: Db, place: SecretPlace, *, actor: Actor, now: Instant) -> No
         jobs = [name for (name,) in db.rows("jobs_naming_secret", organization_id=place.organization, name=place.name, limit=SHOWN)]
         if jobs:
             raise StillNeeded(f"{place} can't be dropped while jobs name it: change {', '.join(jobs)} first")
+        naming = [
+            name for (name,) in db.rows("connections_naming_secret", organization_id=place.organization, name=place.name, limit=SHOWN)
+        ]
+        if naming:
+            raise StillNeeded(f"{place} can't be dropped while connections name it: change {', '.join(naming)} first")
         grants.remove_those_on_secret(db, place, actor, now)
     _drop(db, there, place.job, actor, now)
 

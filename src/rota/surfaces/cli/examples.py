@@ -41,6 +41,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "rota connection create warehouse postgresql://wh.example/dw --login etl --secret-name wh_password",
         "rota connection create ledger sqlite:////var/lib/shop/ledger.db --multi",
     ),
+    "connection rotate": ("rota connection rotate warehouse", "pass show warehouse | rota connection rotate warehouse"),
     "connection update": (
         "rota connection update warehouse --url postgresql://wh2.example/dw",
         "rota connection update warehouse --secret-name none --single",

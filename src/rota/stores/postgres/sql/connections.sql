@@ -23,6 +23,9 @@ DELETE FROM connections WHERE organization_id = :organization_id AND name = :nam
 -- name: connection_is_there
 SELECT EXISTS (SELECT 1 FROM connections WHERE organization_id = :organization_id AND name = :name);
 
+-- name: connections_naming_secret
+SELECT name FROM connections WHERE organization_id = :organization_id AND secret = :name ORDER BY name LIMIT :limit;
+
 -- name: users_of_connection
 -- Jobs and templates that name it; with a `kind`, those of that kind that name none, too. What people say takes precedence over the code.
 SELECT DISTINCT coalesce(s.name, t.name)

@@ -31,7 +31,12 @@ def connection_document(connection: ConnectionView, called: Called) -> dict[str,
 def show_tested(tested: ConnectionTest, _called: Called) -> None:
     """Print that a database can be used."""
     if tested.fit:
-        typer.echo(f"jobs can use it; the login took {tested.took_s:.2f} s")
+        typer.echo(f"jobs can use it: {tested.server} answered after {tested.took_s:.2f} s")
+
+
+def show_rotated(tested: ConnectionTest, called: Called) -> None:
+    """Print that a password was kept."""
+    typer.echo(f"connection {called.asked['name']} has the new password: {tested.server} accepted it")
 
 
 def refuse_unfit(tested: ConnectionTest) -> None:
@@ -77,4 +82,5 @@ VIEWS: dict[str | type, View] = {
     "connection list": View(CONNECTIONS),
     "connection get": View(show_connection, connection_document),
     "connection test": View(show_tested, check=refuse_unfit),
+    "connection rotate": View(show_rotated),
 }

@@ -408,7 +408,7 @@ SHAPES: dict[type, Any] = {
         "created_at": AT,
         "updated_at": AT,
     },
-    ConnectionTest: {"fit": True, "error": None, "took_s": 0.02},
+    ConnectionTest: {"fit": True, "server": "PostgreSQL 16.4", "error": None, "took_s": 0.02},
     CustomRole: {"id": ID, "organization": "acme", "name": "operators", "created_by": "root", "created_at": AT},
     Grant: {
         "id": ID,

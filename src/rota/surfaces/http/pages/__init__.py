@@ -5,6 +5,7 @@ from __future__ import annotations
 from starlette.routing import Route
 
 from rota.surfaces.http.pages import (
+    connections,
     dead_letters,
     groups,
     home,
@@ -25,7 +26,23 @@ from rota.surfaces.http.pages.routes import ROUTES, install, static_file
 
 __all__ = ["MODULES", "install", "routes"]
 
-MODULES = (dead_letters, groups, home, job, jobs, login, people, schedule_form, schedules, selection, sql, templates, webhooks, workers)
+MODULES = (
+    connections,
+    dead_letters,
+    groups,
+    home,
+    job,
+    jobs,
+    login,
+    people,
+    schedule_form,
+    schedules,
+    selection,
+    sql,
+    templates,
+    webhooks,
+    workers,
+)
 """Modules with pages: importing one lists its pages."""
 
 

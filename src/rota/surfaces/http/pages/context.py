@@ -67,6 +67,7 @@ NAV: tuple[tuple[str, str, Right], ...] = (
     ("/dead", "Dead letters", Right.READ),
     ("/workers", "Workers", Right.OPERATE),
     ("/templates", "Templates", Right.READ),
+    ("/connections", "Connections", Right.READ),
     ("/organizations", "Organizations", Right.READ_ORGANIZATIONS),
     ("/users", "Users", Right.READ_ORGANIZATIONS),
     ("/tokens", "Tokens", Right.MANAGE_ORGANIZATIONS),
