@@ -46,6 +46,7 @@ from rota.ports.events import Watching
 from rota.ports.hooks import Hooks
 from rota.ports.overseeing import Overseeing
 from rota.ports.places import Place
+from rota.ports.run_logs import RunLogs
 from rota.ports.scan import Scans
 from rota.ports.schedules import Schedules
 from rota.ports.turns import Counting, Ending, Peek, Reservation, Turn, Turned, Usage
@@ -136,8 +137,8 @@ class Tail(msgspec.Struct, frozen=True):
     """Its run, if the job has finished and ever started."""
 
 
-class Store(Definitions, Schedules, Access, Overseeing, Watching, Hooks, Scans, Protocol):
-    """The durable half of Rota. Other parts of it are in `rota.ports.schedules`, `definitions`, `overseeing`, `events` and `hooks`."""
+class Store(Definitions, Schedules, Access, Overseeing, Watching, Hooks, Scans, RunLogs, Protocol):
+    """The durable half of Rota. Other parts of it are in `rota.ports.schedules`, `definitions`, `overseeing`, `events`, `hooks` and `run_logs`."""
 
     url: str
     beside: bool

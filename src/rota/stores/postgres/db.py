@@ -459,7 +459,7 @@ _NAMES = {
     DIGEST: "hash job_hash",
     NUMBERS: "children lanes limits moments numbers rowids tails",
     WORDS: "fates names statuses types",
-    IDS: "granted groups roots",
+    IDS: "granted groups roots run_ids",
     PACKED: "ids schedules",
     TEXTS: "bodies",
 }

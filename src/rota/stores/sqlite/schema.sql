@@ -1,4 +1,4 @@
--- Schema 21, generated from the migrations by `make schema`. Do not edit it: add a migration.
+-- Schema 22, generated from the migrations by `make schema`. Do not edit it: add a migration.
 
 CREATE TABLE meta (
     key   TEXT PRIMARY KEY,
@@ -780,6 +780,15 @@ CREATE TABLE settings (
     set_at INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
+CREATE TABLE run_logs (
+    run_id     BLOB NOT NULL CHECK (length(run_id) = 16),
+    start      INTEGER NOT NULL CHECK (start >= 0),
+    job_number INTEGER NOT NULL,
+    at         INTEGER NOT NULL,
+    data       BLOB NOT NULL CHECK (length(data) > 0),
+    PRIMARY KEY (run_id, start)
+) STRICT;
+
 INSERT INTO meta (key, value) VALUES ('clock', 0);
 INSERT INTO meta (key, value) VALUES ('definitions_version', 1);
 INSERT INTO meta (key, value) VALUES ('late_results', 0);
@@ -787,6 +796,6 @@ INSERT INTO meta (key, value) VALUES ('number_floor', 0);
 INSERT INTO meta (key, value) VALUES ('pulse_at', 0);
 INSERT INTO meta (key, value) VALUES ('recovered_at', 0);
 INSERT INTO meta (key, value) VALUES ('retention_clock', 0);
-INSERT INTO meta (key, value) VALUES ('schema', 21);
+INSERT INTO meta (key, value) VALUES ('schema', 22);
 INSERT INTO meta (key, value) VALUES ('tzdata', 0);
 INSERT INTO organizations (organization_id, display_name, state, created_at, signs) VALUES ('default', 'Default', 'ACTIVE', 0, 0);
