@@ -138,7 +138,7 @@ class Tail(msgspec.Struct, frozen=True):
 
 
 class Store(Definitions, Schedules, Access, Overseeing, Watching, Hooks, Scans, RunLogs, Protocol):
-    """The durable half of Rota. Other parts of it are in `rota.ports.schedules`, `definitions`, `overseeing`, `events`, `hooks` and `run_logs`."""
+    """The durable half of Rota. Other parts are in `rota.ports`: `schedules`, `definitions`, `overseeing`, `events`, `hooks` and others."""
 
     url: str
     beside: bool
