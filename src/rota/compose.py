@@ -65,12 +65,14 @@ def open_place(url: str, settings: Settings) -> Place:
         from rota.stores.postgres.copying import PostgresDepot  # noqa: PLC0415
 
         where = address(url, settings.schema)
-        return Place(PostgresDepot(url, settings), paths.locks(where, settings), paths.log_dir(where, settings))
+        log_dir = paths.log_dir(where, settings) if settings.run_logs == "folder" else None
+        return Place(PostgresDepot(url, settings), paths.locks(where, settings), log_dir)
     from rota.stores.locks import FileLocks  # noqa: PLC0415 - a store is imported when it is used
     from rota.stores.sqlite.copying import SqliteDepot  # noqa: PLC0415
 
     depot = SqliteDepot(sqlite_path(url), settings)
-    return Place(depot, FileLocks(Path(f"{depot.url}.workers"), settings), settings.log_dir or f"{depot.url}.logs")
+    log_dir = settings.log_dir or f"{depot.url}.logs" if settings.run_logs != "store" else None
+    return Place(depot, FileLocks(Path(f"{depot.url}.workers"), settings), log_dir)
 
 
 def is_postgres(url: str) -> bool:
