@@ -6,7 +6,6 @@ const about = document.body.dataset;
 const SOON_MS = 400; // events that come together are one look
 const POLL_MS = 4000; // how often a page looks where there are no events
 const AT_LEAST_MS = 15000; // and where there are, for what no event tells
-const GROWS_MS = 1500; // how often a log is read while its job runs: no event tells of its lines
 
 // ---- times: the server writes them in the zone of this browser, which it learns here, or in one that was chosen --------
 
@@ -270,4 +269,5 @@ learnZone();
 for (const log of document.querySelectorAll(".log")) log.scrollTop = log.scrollHeight;
 listen();
 setInterval(look, document.body.dataset.events ? AT_LEAST_MS : POLL_MS);
-setInterval(() => document.querySelector("[data-grows]") && look(), GROWS_MS);
+// No event tells of the lines of a log.
+setInterval(() => document.querySelector("[data-grows]") && look(), 1500);
