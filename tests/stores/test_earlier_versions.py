@@ -50,6 +50,7 @@ LANDED = {
     "postgres/0018_worker_facts.sql": "144aad113560ac56",
     "postgres/0019_grants.sql": "9166be68b8c11891",
     "postgres/0020_audit_events.sql": "72f54c3a170416b4",
+    "postgres/0021_run_logs.sql": "55f72ecc88096e03",
     "sqlite/0001_wheel.sql": "ca1b65141e685d9b",
     "sqlite/0002_trust.sql": "7e7507dbfdf193bd",
     "sqlite/0003_time.sql": "e5a8638752ef17d9",
@@ -71,6 +72,7 @@ LANDED = {
     "sqlite/0019_worker_facts.sql": "a9f435d9eb6ca9bf",
     "sqlite/0020_grants.sql": "97b815447e278b8f",
     "sqlite/0021_audit_events.sql": "bcae3f37b478f127",
+    "sqlite/0022_run_logs.sql": "e65999af09c44009",
 }
 """The digest of every migration. A new migration adds its line, which the test below prints."""
 
