@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from rota.engine.clock_trust import ClockTrust
+from rota.engine.log_reader import LogReader
 from rota.engine.registry import Registry
 from rota.errors import InvalidOption, StoreMoved
 from rota.executors import check_handler
@@ -45,6 +46,12 @@ class Opened(msgspec.Struct, frozen=True):
     """The store's own clock, where it has one that all of its machines can see."""
     trust: ClockTrust | None = None
     """This process's trust in its clock."""
+    ships_logs: bool = False
+    """Logs of runs are kept in the store, and files in `log_dir` are on their way there."""
+
+    def logs(self, settings: Settings) -> LogReader:
+        """Return what reads the logs of runs."""
+        return LogReader(self.store, self.log_dir, in_store=self.ships_logs, shared=bool(settings.log_dir))
 
 
 def open_store(url: str, settings: Settings, clock: Clock, *, moved: bool = False) -> Opened:
@@ -65,12 +72,14 @@ def open_place(url: str, settings: Settings) -> Place:
         from rota.stores.postgres.copying import PostgresDepot  # noqa: PLC0415
 
         where = address(url, settings.schema)
-        return Place(PostgresDepot(url, settings), paths.locks(where, settings), paths.log_dir(where, settings))
+        log_dir = paths.log_dir(where, settings) if settings.run_logs == "folder" else None
+        return Place(PostgresDepot(url, settings), paths.locks(where, settings), log_dir)
     from rota.stores.locks import FileLocks  # noqa: PLC0415 - a store is imported when it is used
     from rota.stores.sqlite.copying import SqliteDepot  # noqa: PLC0415
 
     depot = SqliteDepot(sqlite_path(url), settings)
-    return Place(depot, FileLocks(Path(f"{depot.url}.workers"), settings), settings.log_dir or f"{depot.url}.logs")
+    log_dir = settings.log_dir or f"{depot.url}.logs" if settings.run_logs != "store" else None
+    return Place(depot, FileLocks(Path(f"{depot.url}.workers"), settings), log_dir)
 
 
 def is_postgres(url: str) -> bool:
@@ -86,7 +95,8 @@ def _open_sqlite(path: Path, settings: Settings, clock: Clock, *, moved: bool) -
     store = SqliteStore(path, settings)
     _migrate(store, clock, moved=moved)
     locks = FileLocks(store.workers_folder, settings)
-    return Opened(store, locks, store.log_dir, partial(LogWatch, store.path), trust=ClockTrust(store, clock, settings))
+    watch, trust = partial(LogWatch, store.path), ClockTrust(store, clock, settings)
+    return Opened(store, locks, store.log_dir, watch, trust=trust, ships_logs=settings.run_logs == "store")
 
 
 def _open_postgres(url: str, settings: Settings, clock: Clock, *, moved: bool) -> Opened:
@@ -97,7 +107,8 @@ def _open_postgres(url: str, settings: Settings, clock: Clock, *, moved: bool) -
     store = PostgresStore(url, settings)
     _migrate(store, clock, moved=moved)
     locks, hints = paths.locks(store.address, settings), partial(Listener, store.address, settings)
-    return Opened(store, locks, paths.log_dir(store.address, settings), hints, store.time, ClockTrust(store, clock, settings))
+    log_dir, trust = paths.log_dir(store.address, settings), ClockTrust(store, clock, settings)
+    return Opened(store, locks, log_dir, hints, store.time, trust, ships_logs=settings.run_logs != "folder")
 
 
 def import_postgres() -> None:

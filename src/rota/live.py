@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from rota.engine.log_reader import CHUNK_BYTES, LogReader
 from rota.engine.patience import Patience
 from rota.model.events import Event, EventType, View, cursor_of, types_of
 from rota.model.gate import EVERYTHING, Right, Scope, scope_of
 from rota.model.states import Status
-from rota.model.values import JobRef, log_path, undashed
+from rota.model.values import Job, JobRef, Run, undashed
 from rota.operation import Ask
 from rota.resources.filters import statuses
 
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
 
 LOOK_S = 0.25
 """How often a log that is followed is read."""
-CHUNK_BYTES = 65_536
-"""Bytes of a log that are read at a time."""
 
 
 class Events(Iterator[Event]):
@@ -79,22 +78,29 @@ class Events(Iterator[Event]):
 class LogTail:
     """The log of one run, read as it grows."""
 
-    def __init__(self, ask: Ask, log_dir: str, job_id: str, patience: Patience) -> None:
+    def __init__(self, ask: Ask, logs: LogReader, job_id: str, patience: Patience) -> None:
         """Start at the first line."""
         self._ask = ask
         self._store = ask.store
         self._patience = patience
-        self._log_dir = log_dir
+        self._logs = logs
         self._job_id = job_id
-        self._path: str | None = None
-        self._place = 0
+        self._run: Run | None = None
+        self._read = 0
+        self._ahead = b""
+        """What was read and is not returned yet."""
+        self._asked: set[bool] = set()
+        """Whether it was asked, before the end and after it, if the log is on another machine."""
         self.over = False
         """The job has ended, and its whole log has been read."""
 
     def read(self) -> str:
         """Return new whole lines, at most 64 kB; empty if there are none."""
-        ended = self._ended()
+        job = self._looked()
+        ended = job is None or job.status.ended
         piece = self._piece(whole=ended)
+        if not piece and job is not None:
+            piece = self._elsewhere(job)
         self.over = ended and not piece
         return piece
 
@@ -109,35 +115,40 @@ class LogTail:
             else:
                 time.sleep(LOOK_S)
 
-    def _ended(self) -> bool:
-        """Return whether the job has ended; asked before its log is read, so that no line is missed."""
+    def _looked(self) -> Job | None:
+        """Return the job, None if it is gone; asked before its log is read, so that no line is missed."""
         job = self._store.job(self._job_id)
         if job is None:
-            return True
+            return None
         if self._ask.scope is not EVERYTHING and not self._ask.also(self._ask.right).scope.holds(
             job.organization, job.owner, job.schedule_id
         ):
             # The privilege was revoked while the log was followed.
             raise self._ask.session.no_job(self._job_id)
-        if self._path is None and job.started_at is not None:
-            run = self._store.run(self._job_id)
-            self._path = None if run is None else log_path(self._log_dir, str(undashed(run.id)))
-        return job.status.ended
+        if job.started_at is not None and (self._run is None or job.status.ended):
+            self._run = self._store.run(self._job_id) or self._run
+        return job
 
     def _piece(self, *, whole: bool) -> str:
-        if self._path is None:
+        if self._run is None:
             return ""
-        try:
-            with open(self._path, "rb") as file:  # noqa: PTH123 - see `log_path`
-                file.seek(self._place)
-                data = file.read(CHUNK_BYTES)
-        except OSError:
-            return ""
+        while len(self._ahead) < CHUNK_BYTES and (more := self._logs.read(self._run, after=self._read)):
+            self._read += len(more)
+            self._ahead += more
+        data = self._ahead[:CHUNK_BYTES]
         if not whole or len(data) == CHUNK_BYTES:
             # A line, and a character of several bytes, is returned when it is complete; a line longer than a chunk is returned in parts.
             data = data[: data.rfind(b"\n") + 1] or (data if len(data) == CHUNK_BYTES else b"")
-        self._place += len(data)
+        self._ahead = self._ahead[len(data) :]
         return data.decode(errors="replace")
+
+    def _elsewhere(self, job: Job) -> str:
+        """Return a line that says, once, on which machine the log is, if it can't be read from here."""
+        if self._run is None or self._read or job.status.ended in self._asked:
+            return ""
+        words = self._logs.elsewhere(self._run, job)
+        self._asked |= {job.status.ended} if words is None else {True, False}
+        return "" if words is None else f"{self._run.started_at:%Y-%m-%dT%H:%M:%S.%fZ} WARNING {words}\n"
 
 
 def listen(
@@ -173,8 +184,8 @@ def follow_log(ask: Ask, job: JobRef) -> LogTail:
 
     Iterating waits for each piece, which is whole lines; `read()` returns what is new and does not wait.
     """
-    opened, job_id = ask.opened, str(undashed(ask.found(job).id))
-    return LogTail(ask, opened.log_dir, job_id, Patience(outage_s=ask.settings.busy_timeout))
+    job_id = str(undashed(ask.found(job).id))
+    return LogTail(ask, ask.opened.logs(ask.settings), job_id, Patience(outage_s=ask.settings.busy_timeout))
 
 
 def _feed(ask: Ask) -> Feed:

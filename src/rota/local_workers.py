@@ -77,6 +77,7 @@ def make_worker(
         build_executor=build,
         runs_apart=partial(runs_apart, app=app),
         log_dir=opened.log_dir,
+        ships_logs=opened.ships_logs,
         wakeup=None if inline else opened.wakeup,
         inline=inline,
         alerts=session.on.not_run,
@@ -325,7 +326,8 @@ def _started(session: Session, opened: Opened, concurrency: int | None, serving:
 
 
 def _recovery(session: Session, opened: Opened) -> Recovery:
-    from rota.engine.outcome_log import HookCalls  # noqa: PLC0415 - a worker has its own
+    from rota.engine.log_shipper import LogShipper  # noqa: PLC0415 - a worker has its own
+    from rota.engine.outcome_log import HookCalls  # noqa: PLC0415
     from rota.engine.recovery import Recovery  # noqa: PLC0415
 
     return Recovery(
@@ -336,6 +338,7 @@ def _recovery(session: Session, opened: Opened) -> Recovery:
         rng=session.rng,
         settings=session.settings,
         calls=HookCalls(session.on, inline=True),
+        logs=LogShipper(opened.store, opened.log_dir, clock=session.clock) if opened.ships_logs else None,
     )
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any, TypeVar, overload
 
 import msgspec
 
-from rota.model.values import LogEntry, Run, log_path
+from rota.engine.log_reader import LogReader
+from rota.model.values import Job, LogEntry, Run
 
 T = TypeVar("T")
 
@@ -55,7 +56,7 @@ class Log(Sequence[LogEntry]):
         self._entries = entries
         self._numbered = numbered
         self.text = text
-        """What the handler wrote, as it stands in the run's log file."""
+        """What the handler wrote, as it is in the run's log."""
 
     @overload
     def __getitem__(self, index: int) -> LogEntry: ...
@@ -90,12 +91,20 @@ def line(entry: LogEntry, *, numbered: bool = False) -> str:
     return f"{stamp}{attempt}  {words}" + (f": {entry.message}" if entry.message else "")
 
 
-def log_of(moves: Sequence[LogEntry], runs: Mapping[int, Run | None], log_dir: str, *, numbered: bool = False) -> Log:
-    """Build a log from the moves that the store has, and from the log files of the runs, given by attempt."""
-    texts = {attempt: _text(run, log_dir) for attempt, run in runs.items()}
-    entries = [*moves, *(entry for attempt, text in texts.items() for entry in _lines(text, attempt))]
+def log_of(moves: Sequence[LogEntry], runs: Iterable[tuple[Job, Run | None]], logs: LogReader, *, numbered: bool = False) -> Log:
+    """Build a log from the moves that the store has, and from what handlers wrote in the runs of these attempts."""
+    entries = list(moves)
+    whole = ""
+    for job, run in runs:
+        if run is None:
+            continue
+        text = logs.text(run)
+        entries += _lines(text, job.attempt)
+        whole += text
+        if not text and (elsewhere := logs.elsewhere(run, job)) is not None:
+            entries.append(LogEntry(at=run.finished_at or run.started_at, attempt=job.attempt, message=elsewhere, level="WARNING"))
     entries.sort(key=_order)
-    return Log(entries, "".join(texts.values()), numbered=numbered)
+    return Log(entries, whole, numbered=numbered)
 
 
 def _order(entry: LogEntry) -> tuple[datetime, int, int]:
@@ -120,13 +129,3 @@ def _lines(text: str, attempt: int) -> list[LogEntry]:
             last = entries[-1]
             entries.append(msgspec.structs.replace(last, message=raw, level=last.level))
     return entries
-
-
-def _text(run: Run | None, log_dir: str) -> str:
-    if run is None:
-        return ""
-    try:
-        with open(log_path(log_dir, run.id.replace("-", "")), errors="replace") as file:  # noqa: PTH123 - see `log_path`
-            return file.read()
-    except OSError:
-        return ""

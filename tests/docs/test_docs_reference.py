@@ -37,7 +37,7 @@ def test_a_setting_stands_with_its_default_its_range_its_variable_and_its_meanin
 
 def _range(doc):
     if doc.words:
-        return " or ".join(f"`{word}`" for word in doc.words)
+        return " or ".join(f"`{word}`" if word else "empty" for word in doc.words)
     if doc.low is None:
         return "a text"
     return f"{_number(doc.low)} or more" if doc.high is None else f"{_number(doc.low)} to {_number(doc.high)}"

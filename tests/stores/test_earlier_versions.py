@@ -54,6 +54,7 @@ LANDED = {
     "postgres/0021_connections.sql": "9f3870144f75e35c",
     "postgres/0022_secrets.sql": "e3901c2db1474b82",
     "postgres/0023_kinds.sql": "5237bdf549bfda54",
+    "postgres/0024_run_logs.sql": "55f72ecc88096e03",
     "sqlite/0001_wheel.sql": "ca1b65141e685d9b",
     "sqlite/0002_trust.sql": "7e7507dbfdf193bd",
     "sqlite/0003_time.sql": "e5a8638752ef17d9",
@@ -78,6 +79,7 @@ LANDED = {
     "sqlite/0022_connections.sql": "93acb9034484a71b",
     "sqlite/0023_secrets.sql": "1690b520846357ad",
     "sqlite/0024_kinds.sql": "5237bdf549bfda54",
+    "sqlite/0025_run_logs.sql": "e65999af09c44009",
 }
 """The digest of every migration. A new migration adds its line, which the test below prints."""
 

@@ -13,6 +13,7 @@ from rota.admission import Admission
 from rota.compose import open_place
 from rota.model.decide import Completed, Failed, TimedOut
 from rota.ports.executor import Report
+from rota.ports.run_logs import Piece
 from rota.stores.sqlite import SqliteStore
 from rota.stores.verbs.tables import TABLES
 from tests.stores.desk import Desk
@@ -138,6 +139,9 @@ def _break_off(path: Path, clock: ManualClock) -> None:
     desk.several(2, "t")
     held = desk.claim(1)
     desk.turn(reports=[Report(held[0].number, progress=40, message=ODD, checkpoint='{"a": "☂"}', artifact="/tmp/ü")])
+    store.append_logs(
+        [Piece(held[0].run_id, held[0].number, 0, LONG.encode()), Piece(held[0].run_id, held[0].number, len(LONG.encode()), b"\xe2")], now=2
+    )
     store.close()
 
 

@@ -64,7 +64,7 @@ def test_a_text_that_looks_like_the_end_of_markup_is_shown_as_it_is(texts):
 def test_what_a_handler_wrote_can_still_be_had_as_it_is(texts):
     run = texts.json("job", "get", "1")["run"]
     assert "\x1b[2J" in texts.ok("job", "log", "1", "--raw")
-    assert texts.ok("job", "log", "1", "--raw") == Path(run["log_path"]).read_text()
+    assert texts.ok("job", "log", "1", "--raw") == Path(run["log_path"]).read_bytes().decode()
     assert texts.json("job", "get", "1")["params"] == {"text": STEERS}
 
 

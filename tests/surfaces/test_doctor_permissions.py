@@ -119,7 +119,7 @@ def test_a_folder_of_logs_that_the_settings_name_is_left_as_it_is_but_what_is_ke
     (logs / "ab").mkdir(mode=0o755)
     (logs / "other.txt").touch(0o644)
     logs.chmod(0o755)
-    with used(url, log_dir=str(logs)) as rota:
+    with used(url, log_dir=str(logs), run_logs="folder") as rota:
         written = list(logs.rglob("*.log"))
         assert {mode(path) for path in written} == {0o600}
         for path in written:

@@ -43,6 +43,7 @@ class Driver:
             self._thread.start()
         except BaseException:
             self._stop_tickers()
+            self.worker.logs.stop()
             self.worker.heartbeat.withdraw()
             self.worker.inbox.close()
             raise

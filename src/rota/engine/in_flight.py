@@ -126,6 +126,10 @@ class InFlight:
             if job is self.suspect:
                 self.suspect = None
 
+    def held(self) -> tuple[Claimed, ...]:
+        """Return the jobs that are claimed and not ended. From any thread."""
+        return tuple(self.jobs.values())
+
     def by_type(self) -> dict[str, int]:
         """Return how many are held of each job type."""
         counts: dict[str, int] = {}

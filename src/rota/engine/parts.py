@@ -41,6 +41,8 @@ class Parts(msgspec.Struct, kw_only=True, frozen=True):
     """The definitions, as far as the process knows them."""
     build_executor: Callable[[str, Equipment], Executor]
     log_dir: str | None
+    ships_logs: bool = False
+    """Logs of runs are kept in the store: what handlers write to files in `log_dir` is brought there."""
     alerts: Iterable[Alert] = ()
     """Told of due times that did not run."""
     direct_only: bool = False

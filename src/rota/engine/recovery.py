@@ -23,6 +23,7 @@ from rota.ports.turns import Ending
 
 if TYPE_CHECKING:
     from rota.engine.heartbeat import Renewal
+    from rota.engine.log_shipper import LogShipper
 
 log = logging.getLogger("rota.recovery")
 
@@ -62,10 +63,12 @@ class Recovery:
         renewal: Renewal | None = None,
         tell_dead: Callable[[Sequence[str]], object] | None = None,
         calls: HookCalls,
+        logs: LogShipper | None = None,
     ) -> None:
         """Take what it watches with; `tell_dead` hears of jobs that ended for good, and `calls` of every attempt.
 
-        Without a lease of its own (`renewal`) it leaves alone whom only a beat can judge.
+        Without a lease of its own (`renewal`) it leaves alone whom only a beat can judge. `logs`, where the store keeps logs: brings in
+        what dead workers of this machine had not shipped.
         """
         self._store = store
         self._liveness = liveness
@@ -76,6 +79,7 @@ class Recovery:
         self._renewal = renewal
         self._tell_dead = tell_dead
         self._calls = calls
+        self._logs = logs
         self._beats: dict[str, tuple[int, float]] = {}
 
     def sweep(self, own_id: str | None) -> Recovered:
@@ -171,8 +175,12 @@ class Recovery:
             now = self._clock.now()
             fresh = fresh or any(not each.job.crashes for each in held)
             endings = [self._ending(each.job, self._blamed(each.job, outcome, fresh=fresh), now) for each in held]
+            if self._logs is not None and self._logs.ships:
+                self._logs.rescue([each.job for each in held])
             changed = self._store.recover(endings, held, now=now, audit_runs=self._settings.audit_runs)
             ended |= changed.keys()
+            if self._logs is not None:
+                self._logs.written()
             for ending, each in zip(endings, held, strict=True):
                 if ending.number in changed:
                     log_recovered(ending, each.job, changed[ending.number], worker_id, self._calls)

@@ -44,7 +44,8 @@ class Place(msgspec.Struct, frozen=True):
 
     depot: Depot
     liveness: Liveness
-    log_dir: str
+    log_dir: str | None
+    """Where the logs of runs are files; None: they are in the store, and are copied with it."""
 
 
 class Summed(msgspec.Struct, frozen=True):

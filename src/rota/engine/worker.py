@@ -17,6 +17,7 @@ from rota.engine.executor_pool import LOOK_S, ExecutorPool, Suspects
 from rota.engine.heartbeat import Heartbeat
 from rota.engine.in_flight import START_S, InFlight, ParallelTurns
 from rota.engine.inbox import DirectSink, Inbox, Pace, Requests
+from rota.engine.log_shipper import LogShipper
 from rota.engine.outcome_log import HookCalls, log_completions, log_turn
 from rota.engine.parts import Parts
 from rota.engine.patience import Patience
@@ -76,6 +77,8 @@ class Worker:
         self._pool = ExecutorPool(parts, self.inbox, DirectSink(self.inbox, self._keep_at_once), slots=concurrency)
         self.heartbeat = Heartbeat(parts, self._pool, self.inbox.poke)
         self.calls = HookCalls(parts.on, inline=parts.inline)
+        self._jobs = InFlight(concurrency, parts.settings)
+        self.logs = LogShipper(parts.store, parts.log_dir if parts.ships_logs else None, clock=parts.clock, running=self._jobs.held)
         self.recovery = Recovery(
             parts.store,
             parts.liveness,
@@ -86,29 +89,26 @@ class Worker:
             renewal=self.heartbeat.renewal,
             tell_dead=self.trigger.tell_dead,
             calls=self.calls,
+            logs=self.logs,
         )
         self._delivery = WebhookDelivery(parts.store, parts.make_sender, clock=parts.clock, settings=parts.settings, trust=trust)
-        self._jobs = InFlight(concurrency, parts.settings)
         self._pace = Pace(self.inbox, parts.clock, parts.settings)
         self._parallel = ParallelTurns(parts.store, self._jobs, self.inbox.wake)
         self._cancelling: set[int] = set()
         self._suspects, self._misfits, self._schemas = Suspects(parts, self._pool), Misfits(parts), Schemas(parts)
         self._definitions = DefinitionsCache(parts, self._misfits, self._suspects.inside)
         self._requests = TurnRequests(parts, self._jobs, self._definitions, self._suspects)
-        self._parked = False
+        self._parked = self._doubt = self._stopping = self._untold = False
         self._next_due: Instant | None = None
         self._room_at: Instant | None = None
         """When a rate limit has room again, as of the last turn: a peek does not know it."""
         self._more = True
-        self._doubt = False
         self._moved = parts.clock.monotonic()
         """When something last ended or was submitted."""
         self._stalled = False
         """Work that was claimed ahead waited far too long: nothing more is claimed ahead until something ends."""
         self._peeked = -PEEK_S
         self._swept = parts.clock.monotonic()
-        self._stopping = False
-        self._untold = False
         self.turned_s = parts.clock.monotonic()
         """When the last good turn began, on the monotonic clock."""
         self.tickers = tickers_of(self, parts)
@@ -124,6 +124,7 @@ class Worker:
         self._schemas.state()
         for place in {handler.executor for handler in self._parts.handlers.values()}:
             self._pool.at(place)
+        self.logs.start()
 
     @property
     def id(self) -> str:
@@ -157,7 +158,10 @@ class Worker:
     def finish(self) -> None:
         """Write the last ends, record this worker's own end and let go."""
         self._parallel.close()
-        self.turn()
+        try:
+            self.turn()
+        finally:
+            self.logs.stop()
         self._delivery.close()
         self._pool.close()
         self.heartbeat.rest()
@@ -267,6 +271,8 @@ class Worker:
             self._learn()
         if self._doubt:
             self._adopt()
+        if self.logs.ships and self._jobs.ended:
+            self.logs.finish(self._jobs.ended.values())
         parallel = self._parallel
         handed = parallel.able and parallel.may_end
         if handed:
@@ -283,6 +289,8 @@ class Worker:
             # The reply may have been lost after the write: ask what we hold before claiming more.
             self._doubt = self._more = True
             raise
+        if self.logs.ships and turn.endings:
+            self.logs.written()
         self._settle(turn, turned)
 
     def _prepare(self) -> Turn:
@@ -467,6 +475,7 @@ class Worker:
         self._collect()
         self._jobs.lose()
         self.heartbeat.begin_anew()
+        self.logs.look_back()
         self._more = True
 
     def _sit_out(self) -> None:

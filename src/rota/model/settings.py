@@ -257,8 +257,19 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     busy_timeout: Annotated[
         float, Doc("how long a caller waits: for another process's write lock, or for a store that is away while it waits for a job", 0)
     ] = 30.0
+    run_logs: Annotated[
+        str,
+        Doc(
+            "where runs' logs are kept: in the store, or in files in log_dir; empty: in the store for PostgreSQL, in files for SQLite",
+            words=("", "store", "folder"),
+        ),
+    ] = ""
     log_dir: Annotated[
-        str, Doc("folder of the runs' logs; empty: beside the SQLite file, or for PostgreSQL in the user's state folder of each machine")
+        str,
+        Doc(
+            "folder of the runs' logs, or of those on their way to the store; empty: beside the SQLite file, or for PostgreSQL in the"
+            " user's state folder of each machine"
+        ),
     ] = ""
     schema: Annotated[str, Doc("PostgreSQL: the schema that holds Rota's tables; it is made if it is not there")] = "rota"
     pool_size: Annotated[int, Doc("PostgreSQL: connections one process has at most, beside three for hints and beats", 2, 1000)] = 10
@@ -385,7 +396,7 @@ def _check(name: str, value: object, doc: Doc) -> None:
         return
     if doc.words:
         if value not in doc.words:
-            raise InvalidOption(f"setting {name}={value!r} is not one of {', '.join(doc.words)}")
+            raise InvalidOption(f"setting {name}={value!r} is not one of {', '.join(word or 'empty' for word in doc.words)}")
         return
     if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
         raise InvalidOption(f"setting {name}={value!r} is not a number")

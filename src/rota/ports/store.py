@@ -46,6 +46,7 @@ from rota.ports.events import Watching
 from rota.ports.hooks import Hooks
 from rota.ports.overseeing import Overseeing
 from rota.ports.places import Place
+from rota.ports.run_logs import RunLogs
 from rota.ports.scan import Scans
 from rota.ports.schedules import Schedules
 from rota.ports.secrets import Secrets
@@ -137,8 +138,8 @@ class Tail(msgspec.Struct, frozen=True):
     """Its run, if the job has finished and ever started."""
 
 
-class Store(Definitions, Schedules, Access, Secrets, Overseeing, Watching, Hooks, Scans, Protocol):
-    """The durable half of Rota. Other parts are in `rota.ports.schedules`, `definitions`, `secrets`, `overseeing`, `events` and `hooks`."""
+class Store(Definitions, Schedules, Access, Secrets, Overseeing, Watching, Hooks, Scans, RunLogs, Protocol):
+    """The durable half of Rota. Other parts are in `rota.ports`: `schedules`, `definitions`, `secrets`, `overseeing`, `events` and others."""
 
     url: str
     beside: bool

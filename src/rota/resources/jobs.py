@@ -127,14 +127,14 @@ class Jobs(Resource):
     @operation(Right.READ_LOG, http="GET /jobs/{job}/log", cli="job log")
     def log(self, ask: Ask, job: Ref, *, chain: Annotated[bool, Shape("Include every attempt of the chain.")] = False) -> Log:
         """Return the log of this attempt, or of the whole chain: state changes and the handler's lines, in the order of time."""
-        found, opened = ask.found(job), ask.opened
+        found, store = ask.found(job), ask.store
         job_id = str(undashed(found.id))
-        moves = opened.store.log(job_id)
+        moves, logs = store.log(job_id), ask.opened.logs(ask.settings)
         if chain:
-            runs = {attempt.attempt: opened.store.run(str(undashed(attempt.id))) for attempt in opened.store.chain(job_id)}
-            return log_of(moves, runs, opened.log_dir, numbered=True)
+            runs = ((attempt, store.run(str(undashed(attempt.id)))) for attempt in store.chain(job_id))
+            return log_of(moves, runs, logs, numbered=True)
         own = [move for move in moves if move.attempt == found.attempt]
-        return log_of(own, {found.attempt: opened.store.run(job_id)}, opened.log_dir)
+        return log_of(own, [(found, store.run(job_id))], logs)
 
     @operation(Right.READ, http="GET /jobs/{job}/graph", cli="job graph")
     def graph(self, ask: Ask, job: Ref) -> Graph:

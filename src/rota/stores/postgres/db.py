@@ -459,7 +459,7 @@ _NAMES = {
     DIGEST: "hash job_hash sealed_body wrapped",
     NUMBERS: "children lanes limits moments numbers rowids tails",
     WORDS: "fates names statuses types",
-    IDS: "granted groups roots secret_ids",
+    IDS: "granted groups roots run_ids secret_ids",
     PACKED: "ids schedules",
     TEXTS: "bodies",
 }

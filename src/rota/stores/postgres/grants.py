@@ -46,7 +46,7 @@ RIGHTS: dict[str, tuple[Grant, ...]] = {
             "outbox queue_clock stats_minutely stats_hourly stats_total schedules occurrences occurrences_told workers endpoints",
         ),
         Grant("INSERT, UPDATE, DELETE", "schedule_reports"),
-        Grant("INSERT, DELETE", "job_ends"),
+        Grant("INSERT, DELETE", "job_ends run_logs"),
         Grant("INSERT, UPDATE", "templates"),
         Grant("INSERT, DELETE", "template_versions"),
         # A job that is over may be dropped, and its grants with it.

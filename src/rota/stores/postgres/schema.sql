@@ -1,4 +1,4 @@
--- Schema 23, generated from the migrations by `make schema`. Do not edit it: add a migration.
+-- Schema 24, generated from the migrations by `make schema`. Do not edit it: add a migration.
 
 -- The first schema: all tables of the model. Instants are microseconds since 1970 UTC, ids are UUIDv7.
 -- A job stands in two tables: what it is (job_facts, written once), and how it fares: job_live while it has not ended, job_ends
@@ -1086,5 +1086,14 @@ CREATE INDEX secrets_key ON secrets (key_id, secret_id);
 UPDATE templates SET job_type = 'kind:sql:' || organization_id || '/default' WHERE job_type = 'kind:sql' AND length(organization_id) <= 200;
 UPDATE template_versions SET job_type = (SELECT t.job_type FROM templates AS t WHERE t.template_id = template_versions.template_id)
  WHERE job_type = 'kind:sql';
+-- What handlers wrote, where logs are kept in the store: pieces of a run's log, each at its place in bytes. They go with their run.
+CREATE TABLE run_logs (
+    run_id     uuid NOT NULL,
+    start      bigint NOT NULL CHECK (start >= 0),
+    job_number bigint NOT NULL,
+    at         bigint NOT NULL,
+    data       bytea NOT NULL CHECK (length(data) > 0),
+    PRIMARY KEY (run_id, start)
+);
 
-INSERT INTO meta (key, value) VALUES ('schema', 23);
+INSERT INTO meta (key, value) VALUES ('schema', 24);

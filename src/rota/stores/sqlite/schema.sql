@@ -1,4 +1,4 @@
--- Schema 24, generated from the migrations by `make schema`. Do not edit it: add a migration.
+-- Schema 25, generated from the migrations by `make schema`. Do not edit it: add a migration.
 
 CREATE TABLE meta (
     key   TEXT PRIMARY KEY,
@@ -817,6 +817,15 @@ CREATE UNIQUE INDEX secrets_of_job ON secrets (schedule_id, name) WHERE schedule
 
 CREATE INDEX secrets_key ON secrets (key_id, secret_id);
 
+CREATE TABLE run_logs (
+    run_id     BLOB NOT NULL CHECK (length(run_id) = 16),
+    start      INTEGER NOT NULL CHECK (start >= 0),
+    job_number INTEGER NOT NULL,
+    at         INTEGER NOT NULL,
+    data       BLOB NOT NULL CHECK (length(data) > 0),
+    PRIMARY KEY (run_id, start)
+) STRICT;
+
 INSERT INTO meta (key, value) VALUES ('clock', 0);
 INSERT INTO meta (key, value) VALUES ('definitions_version', 1);
 INSERT INTO meta (key, value) VALUES ('late_results', 0);
@@ -824,6 +833,6 @@ INSERT INTO meta (key, value) VALUES ('number_floor', 0);
 INSERT INTO meta (key, value) VALUES ('pulse_at', 0);
 INSERT INTO meta (key, value) VALUES ('recovered_at', 0);
 INSERT INTO meta (key, value) VALUES ('retention_clock', 0);
-INSERT INTO meta (key, value) VALUES ('schema', 24);
+INSERT INTO meta (key, value) VALUES ('schema', 25);
 INSERT INTO meta (key, value) VALUES ('tzdata', 0);
 INSERT INTO organizations (organization_id, display_name, state, created_at, signs) VALUES ('default', 'Default', 'ACTIVE', 0, 0);

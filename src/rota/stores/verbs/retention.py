@@ -198,6 +198,7 @@ def _remove(db: Db, numbers: list[int]) -> None:
     if db.change("untally", numbers=numbers):
         db.change("forget_zeros")
     db.change("remove_outbox", numbers=numbers)
+    db.change("remove_logs", numbers=numbers)
     db.change("remove_endpoints", numbers=numbers)
     db.change("remove_jobs", numbers=numbers)
     if groups:

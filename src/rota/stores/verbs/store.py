@@ -34,6 +34,7 @@ from rota.stores.verbs import (
     recovery,
     reports,
     retention,
+    run_logs,
     webhooks,
 )
 from rota.stores.verbs import connections as connection_verbs
@@ -289,6 +290,9 @@ class VerbStore(ABC):
     awaited_groups = read(group_verbs.awaited_groups)
     results_before = read(group_verbs.results_before)
     log = read(reads.log)
+    append_logs = write(run_logs.append_logs, hold=Hold.LIGHT, patient=True)
+    read_log = read(run_logs.read_log)
+    ended_logs = read(run_logs.ended_logs)
     graph = read(reads.graph)
     usage = read(limits.usage)
     audit = read(reads.audit, long=True)

@@ -140,6 +140,7 @@ TABLES: tuple[Table, ...] = (
     ),
     JOBS,
     RUNS,
+    _table("run_logs", "run_id start", id="run_id", whole="start job_number at", digest="data"),
     _table("job_edges", "child parent_root", id="parent_root", whole="child resolved_at until place", text="needs on_failure source"),
     _table("ended_roots", "root_id", id="root_id", text="status"),
     _table(

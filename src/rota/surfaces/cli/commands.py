@@ -51,7 +51,13 @@ EXTRAS: dict[str, dict[str, Any]] = {
             str | None, typer.Option("--face", metavar="SYSTEM", help="Show the chain as another system does: background-job or monque.")
         ]
     },
-    "job log": {"raw": Annotated[bool, typer.Option("--raw", help="Print only what the handler wrote, exactly as it is in the file.")]},
+    "job log": {
+        "raw": Annotated[bool, typer.Option("--raw", help="Print only what the handler wrote, exactly as it is in the log.")],
+        "follow": Annotated[
+            bool,
+            typer.Option("--follow", help="Print what the handler writes, as it writes it, from the first line on, until the job ends."),
+        ],
+    },
     "token create": {"quiet": Annotated[bool, typer.Option("--quiet", "-q", help="Print the secret and nothing else.")]},
 }
 """Options that say how a result is shown. The operation does not know them."""

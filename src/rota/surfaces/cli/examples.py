@@ -12,7 +12,7 @@ from rota.operation import Field, Operation
 
 EXAMPLES: dict[str, tuple[str, ...]] = {
     "job list": ("rota job list --status RUNNING --status QUEUED", "rota job list --type send_email --since 2h --json | jq .id"),
-    "job log": ("rota job log 42 --chain", "rota job log JOB-2026-00042.2 --raw"),
+    "job log": ("rota job log 42 --chain", "rota job log JOB-2026-00042.2 --raw", "rota job log 42 --follow"),
     "job update": ("rota job update 42 --priority high", "rota job update 42 -p to=bob@example.org --in 10m"),
     "job run-now": ("rota job run-now 42",),
     "login": ("rota login", "rota login --url https://jobs.example.org"),

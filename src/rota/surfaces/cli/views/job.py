@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -25,6 +25,7 @@ from rota.surfaces.cli.output import (
     escaped,
     exact_time,
     one_line,
+    plain,
     sentence,
     show_pairs,
     status,
@@ -183,7 +184,11 @@ def show_explanation(explanation: Explanation, _called: Called) -> None:
 
 
 def show_log(log: Log, called: Called) -> None:
-    """Print state changes and the handler's lines; or what the handler wrote, as it is."""
+    """Print state changes and the handler's lines; or what the handler wrote, as it is, or as it is written."""
+    if called.extras["follow"]:
+        for text in _pieces(called):
+            typer.echo(text.encode() if called.extras["raw"] else "".join(f"{plain(line)}\n" for line in text.splitlines()), nl=False)
+        return
     if called.extras["raw"]:
         typer.echo(log.text.encode(), nl=False)
         return
@@ -199,8 +204,24 @@ def show_log(log: Log, called: Called) -> None:
         screen.print(f"{stamp}{attempt}  {words}", soft_wrap=True)
 
 
+def _pieces(called: Called) -> Iterator[str]:
+    from rota.live import follow_log  # noqa: PLC0415 - few calls need it
+    from rota.model.gate import Right  # noqa: PLC0415 - as above
+    from rota.operation import ask_for  # noqa: PLC0415 - as above
+
+    return iter(follow_log(ask_for(called.rota, Right.READ_LOG), called.asked["job"]))
+
+
+def refuse_follow(called: Called) -> None:
+    """Refuse to follow several attempts: lines come from one."""
+    if called.extras["follow"] and called.asked.get("chain"):
+        raise InvalidOption("--follow is for one attempt: leave --chain out")
+
+
 def log_document(log: Log, called: Called) -> object:
-    """Return the entries of a log, or what the handler wrote."""
+    """Return the entries of a log, or what the handler wrote, or pieces of that as they come."""
+    if called.extras["follow"]:
+        return ({"text": text} for text in _pieces(called))
     return {"text": log.text} if called.extras["raw"] else log
 
 
@@ -359,7 +380,7 @@ VIEWS: dict[str | type, View] = {
     "job get": View(show_one, one_document),
     "job attempts": View(show_list),
     "job runs": View(show_runs, runs_with_jobs),
-    "job log": View(show_log, log_document),
+    "job log": View(show_log, log_document, prepare=refuse_follow),
     "job graph": View(show_graph),
     "job explain": View(show_explanation),
     "job update": View(prepare=add_to_params),

@@ -197,7 +197,7 @@ const soon = () => {
 };
 
 function listen() {
-  const from = document.body.dataset.events;
+  const from = about.events;
   if (!from || stream || document.hidden || !live().length) return;
   stream = new EventSource(from);
   for (const kind of ["job.created", "job.started", "job.progress", "job.ended", "schedule.missed", "schedule.refused", "schedule.skipped", "schedule.skipped_planned", "schedule.overdue", "definitions", "counts", "skipped", "gap"]) {
@@ -268,4 +268,6 @@ countTicked();
 learnZone();
 for (const log of document.querySelectorAll(".log")) log.scrollTop = log.scrollHeight;
 listen();
-setInterval(look, document.body.dataset.events ? AT_LEAST_MS : POLL_MS);
+setInterval(look, about.events ? AT_LEAST_MS : POLL_MS);
+// Lines of a log are no events.
+setInterval(() => document.querySelector("[data-grows]") && look(), 1500);
