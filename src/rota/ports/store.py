@@ -139,7 +139,7 @@ class Tail(msgspec.Struct, frozen=True):
 
 
 class Store(Definitions, Schedules, Access, Secrets, Overseeing, Watching, Hooks, Scans, RunLogs, Protocol):
-    """The durable half of Rota. Other parts are in `rota.ports`: `schedules`, `definitions`, `secrets`, `overseeing`, `events` and others."""
+    """The durable half of Rota. Other parts are in `rota.ports`: `schedules`, `definitions`, `secrets`, `events` and others."""
 
     url: str
     beside: bool
