@@ -109,7 +109,7 @@ class Stage:
         rota.acting_as("root").roles.create("ops")
 
     def new_job(self, row: Row) -> tuple[str, str]:
-        """Return the name of a new job of own's, and the id of a run of it that waits; where a line needs it, a secret has that name, too."""
+        """Return the name of a new job of own's, and the id of a run of it that waits; a line about secrets gets one of that name."""
         job = f"j{next(self._numbers)}"
         owner = self.rota.acting_as(Actor("own", "acme", Role.ADMIN))
         owner.sql(f"CREATE JOB {job} {HOURLY}")
