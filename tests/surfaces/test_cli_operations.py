@@ -59,7 +59,7 @@ def test_tables_of_commands_name_commands():
 @pytest.mark.parametrize("words", MADE)
 def test_every_option_is_a_parameter_of_the_operation(words):
     operation, command = OPERATIONS[words], COMMANDS[words]
-    wanted = {field.name for field in operation.fields if wire.reader_of(field).wire is not None}
+    wanted = {field.name for field in operation.fields if wire.reader_of(field).wire is not None and not field.shape.hidden}
     found = {param.name for param in command.params}
     further = {"pairs"} if "params" in wanted else set()
     further |= {"yes"} if operation.confirm else set()
@@ -72,7 +72,13 @@ def test_every_option_is_a_parameter_of_the_operation(words):
 def test_what_python_takes_by_its_place_is_an_argument(words):
     arguments = {param.name for param in COMMANDS[words].params if param.param_type_name == "argument"}
     objects = {"params"}
-    assert arguments == {field.name for field in OPERATIONS[words].fields if field.positional} - objects
+    assert arguments == {field.name for field in OPERATIONS[words].fields if field.positional and not field.shape.hidden} - objects
+
+
+def test_a_secret_is_no_argument_and_no_option():
+    hidden = {words: field.name for words in MADE for field in OPERATIONS[words].fields if field.shape.hidden}
+    assert hidden == {"secret create": "value", "secret set": "value"}
+    assert all(name not in {param.name for param in COMMANDS[words].params} for words, name in hidden.items())
 
 
 @pytest.mark.parametrize("words", COMMANDS)

@@ -424,6 +424,7 @@ SYS_TABLES = (
     "users",
     "roles",
     "grants",
+    "secrets",
     "organizations",
     "templates",
     "calendars",
