@@ -13,6 +13,7 @@ import pytest
 
 from rota import Rota, Settings
 from rota.compose import open_place
+from tests.support.keys import credentials
 from tests.support.pace import patient
 from tests.support.postgres import shared_server
 from tests.support.whole import fill, neutral
@@ -29,6 +30,12 @@ BEFORE = [
     ("verifying", "jobs"),
     ("committing",),
 ]
+
+
+@pytest.fixture(autouse=True)
+def known_key(tmp_path, monkeypatch):
+    """The key that the secrets of these stores are encrypted with."""
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(credentials(tmp_path / "credentials")))
 
 
 @pytest.fixture(scope="module")

@@ -50,6 +50,7 @@ TABLE = {
     Right.MANAGE_CONNECTIONS: ("all", "organization", "none"),
     Right.GRANT: ("all", "organization", "own"),
     Right.MANAGE_GRANTS: ("all", "organization", "none"),
+    Right.MANAGE_SECRETS: ("all", "organization", "none"),
     Right.MANAGE_TEMPLATES: ("all", "none", "none"),
     Right.MANAGE_ORGANIZATIONS: ("all", "none", "none"),
     Right.OPERATE: ("all", "none", "none"),

@@ -96,7 +96,8 @@ def page() -> str:
             "## Secrets",
             "",
             "Pass the value of a secret as a parameter, `?` or `:name`.",
-            "A value that is written into a statement is shown as `<secret>` wherever the statement is shown, and no error shows it.",
+            "A value that is written into a statement is accepted with a warning (SQLSTATE `01000`).",
+            "It is shown as `<secret>` wherever the statement is shown, and no error shows it.",
             "",
         ]
     )

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from rota import Rota
+from rota import Rota, Settings
 from rota.errors import NotFound, PermissionDenied, SqlError
 from rota.model.access import PERMITS, Permit
 from rota.model.gate import Actor, Role
 from tests.sql.test_sql_rights import HOURLY, state
+from tests.support.keys import key_file
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return Settings(master_key_file=str(key_file(tmp_path)))
 
 
 @pytest.fixture
@@ -182,6 +189,7 @@ GRANTED = {
 @pytest.mark.parametrize("what", GRANTED)
 def test_nobody_grants_what_they_have_not(shared, what):
     done(shared, "ada", "CREATE ROLE ops")
+    done(shared, "ada", "CREATE SECRET s VALUE 'hunter2'")
     assert state(shared, "bob", f"GRANT {what} TO cid") in {"42501", "42704"}
     assert state(shared, "eve", f"GRANT {what} TO cid") in {"42501", "42704"}
     assert state(shared, "ada", f"GRANT {what} TO cid") == ("" if GRANTED[what] else "42501")

@@ -14,10 +14,11 @@ from rota import Rota, Settings
 from rota.errors import NotFound, PermissionDenied, SqlError
 from rota.model.access import PERMITS, Permit
 from rota.model.gate import GIVES, Actor, Right, Role
-from rota.model.grants import PRIVILEGES, Privilege, TargetKind
+from rota.model.grants import PRIVILEGES, TargetKind
 from rota.surfaces.http import make_app
 from tests.stores.makers import PostgresMaker
 from tests.support.clock import ManualClock
+from tests.support.keys import key_file
 from tests.support.prepared import prepare
 from tests.surfaces.http.api_support import Caller
 
@@ -69,6 +70,8 @@ ACTIONS = {
     "EXECUTE JOB": Action(Right.EXECUTE_JOBS, "EXECUTE JOB {job}"),
     "CANCEL JOB": Action(Right.CANCEL, "CANCEL JOB {job}", lambda rota, _job, run: rota.jobs.cancel(run), ("POST", "/jobs/{run}/cancel")),
     "ALTER JOB": Action(Right.ALTER_JOBS, "ALTER JOB {job} SET TIMEOUT = 5"),
+    "SET SECRET of a job": Action(Right.ALTER_JOBS, "ALTER JOB {job} SET SECRET k = 'hunter2'"),
+    "see a secret": Action(Right.READ, None, lambda rota, job, _run: rota.secrets.get(job), ("GET", "/secrets/{job}")),
     "DROP JOB": Action(Right.DROP_JOBS, "DROP JOB {job}"),
     "SHOW JOB": Action(Right.READ, "SHOW JOB {job}", lambda rota, job, _run: rota.schedules.get(job), ("GET", "/schedules/{job}")),
     "see the connection": Action(Right.READ, None, lambda rota, job, _run: rota.connections.get(job), ("GET", "/connections/{job}")),
@@ -106,11 +109,13 @@ class Stage:
             rota.users.create(name, organization=organization, role=role)
         rota.acting_as("root").roles.create("ops")
 
-    def new_job(self) -> tuple[str, str]:
-        """Return the name of a new job of own's, and the id of a run of it that waits."""
+    def new_job(self, row: Row) -> tuple[str, str]:
+        """Return the name of a new job of own's, and the id of a run of it that waits; a line about secrets gets one of that name."""
         job = f"j{next(self._numbers)}"
         owner = self.rota.acting_as(Actor("own", "acme", Role.ADMIN))
         owner.sql(f"CREATE JOB {job} {HOURLY}")
+        if row.privilege == "USE ON SECRET":
+            owner.sql(f"CREATE SECRET {job} VALUE ?", ["hunter2"])
         return job, str(owner.sql(f"EXECUTE JOB {job}")[0].rows[0][0])
 
     def grant_row(self, row: Row, job: str, way: str = "directly") -> None:
@@ -200,7 +205,8 @@ def stage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     if request.param == "postgres":
         maker = PostgresMaker(folder)
         maker.open()
-    rota = Rota(prepare(folder / "rota.db") if maker is None else maker.server.url(), clock=ManualClock(), settings=Settings(), seed=7)
+    settings = Settings(master_key_file=str(key_file(folder)))
+    rota = Rota(prepare(folder / "rota.db") if maker is None else maker.server.url(), clock=ManualClock(), settings=settings, seed=7)
 
     @rota.job(name="report")
     def report() -> None: ...
@@ -226,7 +232,7 @@ def tried(stage: Stage, row: Row, name: str, permits: tuple[Permit, ...] = ALL, 
     """Return whether somebody may do what a line allows, by each door that has it, each time to a new job."""
     answers = {}
     for door, attempt in DOORS.items():
-        job, run = stage.new_job()
+        job, run = stage.new_job(row)
         stage.connect(row.privilege, job)
         if way is not None:
             stage.grant_row(row, job, way)
@@ -242,13 +248,10 @@ def tried(stage: Stage, row: Row, name: str, permits: tuple[Permit, ...] = ALL, 
 
 def test_the_table_has_every_privilege_that_gives_a_right_and_every_action():
     given = {(privilege.partition(" ON ")[0], ACTIONS[allows].right) for privilege, allows, *_ in TABLE}
-    assert given == {(str(privilege), right) for privilege, rights in GIVES.items() for right in rights} | {
-        (str(Privilege.USE), Right.READ)
-    }
-    forms = {"USE ON CONNECTION"} | {
-        f"{privilege} ON JOB" if kind is TargetKind.JOB else str(privilege) for privilege in GIVES for kind in PRIVILEGES[privilege]
-    }
-    assert {row.privilege for row in TABLE} == forms
+    # USE gives no right to act: it is asked for where a job names the thing.
+    assert given == {(str(privilege), right) for privilege, rights in GIVES.items() for right in rights} | {("USE", Right.READ)}
+    forms = {f"{privilege} ON JOB" if kind is TargetKind.JOB else str(privilege) for privilege in GIVES for kind in PRIVILEGES[privilege]}
+    assert {row.privilege for row in TABLE} == forms | {"USE ON CONNECTION", "USE ON SECRET"}
     assert {row.permit for row in TABLE} == {PERMITS[ACTIONS[row.allows].right] for row in TABLE}
     assert all(row.permit is PERMITS[ACTIONS[row.allows].right] for row in TABLE)
     assert all(set(row.cells) == {*COLUMNS, "granted"} for row in TABLE)
@@ -287,7 +290,7 @@ def test_a_token_may_with_the_permit_and_not_without(stage, row, column):
 
 @pytest.mark.parametrize("row", TABLE, ids=str)
 def test_a_revoke_ends_it(stage, row):
-    job, run = stage.new_job()
+    job, run = stage.new_job(row)
     stage.grant_row(row, job)
     stage.rota.acting_as("ada").sql(f"REVOKE {about(row.privilege, job)} FROM bob")
     for attempt in DOORS.values():
@@ -296,6 +299,6 @@ def test_a_revoke_ends_it(stage, row):
 
 @pytest.mark.parametrize("row", [row for row in TABLE if " ON " in row.privilege], ids=str)
 def test_a_grant_on_one_thing_is_about_no_other(stage, row):
-    granted, _ = stage.new_job()
+    granted, _ = stage.new_job(row)
     stage.grant(row.privilege, granted)
     assert set(tried(stage, row, "bob").values()) == {False}

@@ -91,8 +91,9 @@ def test_an_error_of_a_statement_survives_a_pickle(rota):
         ("GRANT EXECUTE ON JOB nosuch TO PUBLIC", "unknown_job", "42704", 22),
         ("GRANT ROLE nosuch TO PUBLIC", "unknown_role", "42704", 12),
         ("DROP ROLE nosuch", "unknown_role", "42704", 11),
-        ("CREATE SECRET s VALUE 'canary'", "not_available", "0A000", 1),
-        ("SHOW SECRETS", "not_available", "0A000", 1),
+        ("GRANT USE ON SECRET nosuch TO PUBLIC", "unknown_secret", "42704", 21),
+        ("CREATE SECRET s VALUE 'canary'", "secret_unavailable", "55000", 15),
+        ("SHOW NODES", "not_available", "0A000", 1),
     ],
 )
 def test_a_statement_that_only_the_store_can_refuse_names_its_place_and_its_sqlstate(rota, text, code, sqlstate, column):

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+from base64 import b64decode, b64encode
 from collections.abc import Sequence
 from pathlib import Path
 
 from rota.vault import Keyring, new_key_line
+
+KNOWN = b"known to all tests, no secret...."[:32]
+"""The key of stores that tests copy about."""
+
+
+def credentials(folder: Path) -> Path:
+    """Write the known key as systemd would, and return what $CREDENTIALS_DIRECTORY is to be."""
+    folder.mkdir(exist_ok=True)
+    write_keys(folder / "rota-master-key", [b64encode(KNOWN).decode()])
+    return folder
 
 
 def write_keys(path: Path, lines: Sequence[str]) -> Path:
@@ -30,6 +41,4 @@ def add_key(path: Path) -> str:
 
 def id_of(line: str) -> str:
     """Return the id of a key."""
-    from base64 import b64decode
-
     return Keyring([b64decode(line)]).current

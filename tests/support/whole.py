@@ -12,12 +12,16 @@ from rota import Backoff, PermanentError, Rota, Settings, Skip
 from rota.admission import Admission
 from rota.compose import open_place
 from rota.model.decide import Completed, Failed, TimedOut
+from rota.model.gate import LOCAL
+from rota.model.secrets import Put, SecretPlace
 from rota.ports.executor import Report
 from rota.ports.run_logs import Piece
 from rota.stores.sqlite import SqliteStore
 from rota.stores.verbs.tables import TABLES
+from rota.vault import Keyring, seal
 from tests.stores.desk import Desk
 from tests.support.clock import ManualClock
+from tests.support.keys import KNOWN
 
 ODD = "Ünï☂ 😀 'quo\"te' \\N \\. \\u0000 %s ${x}"
 """What dialects and drivers might trip over: other letters, quotes, backslashes, words of COPY and of JSON."""
@@ -93,7 +97,21 @@ def _share(rota: Rota) -> None:
     rota.grants.create("USE", "bob", connection=ODD, organization="acme ☂")
     rota.grants.create("VIEW JOB HISTORY", "PUBLIC", organization="acme ☂")
     rota.grants.create("ALL", "root", job="often")
+    _seal(rota, SecretPlace("acme ☂", "PASSWORD"))
     rota.sql("CREATE JOB by_sql SCHEDULE = CRON '0 5 * * *' DISABLED AS 'SELECT 1'; ALTER JOB by_sql SET AS 'SELECT 2'")
+
+
+def _seal(rota: Rota, place: SecretPlace) -> None:
+    """Keep a secret under the key that tests know."""
+    keyring, session = Keyring([KNOWN]), rota._session
+    session.open().store.put_secret(
+        place,
+        lambda version: seal(keyring, place, version, ODD),
+        put=Put.NEW,
+        secret_id=session.ids.take(1, session.clock.now())[0],
+        actor=LOCAL,
+        now=session.clock.now(),
+    )
 
 
 def _let_run(rota: Rota, clock: ManualClock) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from base64 import b64encode
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -16,6 +17,7 @@ from rota import Actor, Backoff, Context, NewJob, PermanentError, Rota, Settings
 from rota.model.values import Job, moment, undashed
 from tests.stores.desk import Desk
 from tests.support.clock import ManualClock
+from tests.support.keys import KNOWN, write_keys
 
 ORGANIZATIONS = ("qqacme", "qqbeta", "qqcorp")
 """Their names are their marks: no other word has them in it."""
@@ -50,9 +52,11 @@ class SharedStore:
     def __init__(self, path: Path, seed: int) -> None:
         self.path = path
         self.clock = ManualClock()
-        self.rota = Rota(
-            path, clock=self.clock, settings=Settings(synchronous="NORMAL", busy_timeout=5, forecast_simulated_max=200), seed=seed
-        )
+        keys = path.with_name("master-key")
+        settings = Settings(synchronous="NORMAL", busy_timeout=5, forecast_simulated_max=200, master_key_file=str(keys))
+        if not keys.exists():
+            write_keys(keys, [b64encode(KNOWN).decode()])
+        self.rota = Rota(path, clock=self.clock, settings=settings, seed=seed)
         register(self.rota)
         self._raw: apsw.Connection | None = None
         self._version = -1
@@ -267,6 +271,10 @@ def _granted(rota: Rota, name: str) -> None:
     for connection in ("common", f"dw-{name}"):
         rota.acting_as(f"admin1-{name}").connections.create(connection, f"sqlite:////data/{name}.db")
         chief.grants.create("USE", user, connection=connection, grant_option=True)
+    for secret in ("COMMON", f"KEY_{name}"):
+        chief.secrets.create(secret, f"value of {name}")
+        chief.secrets.create(secret, f"value of {name}", job=f"nightly-{name}")
+    chief.grants.create("USE", user, secret_name="COMMON")
 
 
 def timedelta_from(rota: Rota, **duration: float) -> datetime:

@@ -75,6 +75,12 @@ def test_what_python_takes_by_its_place_is_an_argument(words):
     assert arguments == {field.name for field in OPERATIONS[words].fields if field.positional and not field.shape.hidden} - objects
 
 
+def test_a_secret_is_no_argument_and_no_option():
+    hidden = {words: field.name for words in MADE for field in OPERATIONS[words].fields if field.shape.hidden}
+    assert hidden == {"secret create": "value", "secret set": "value"}
+    assert all(name not in {param.name for param in COMMANDS[words].params} for words, name in hidden.items())
+
+
 @pytest.mark.parametrize("words", COMMANDS)
 def test_every_command_and_every_option_has_its_help(words):
     command = COMMANDS[words]

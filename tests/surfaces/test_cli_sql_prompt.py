@@ -110,7 +110,7 @@ def test_the_history_is_private_and_keeps_no_secret(folder):
     with Prompt(folder) as prompt:
         prompt.type("SELECT 1", "rota-> ")
         prompt.type("  AS kept;", "kept", "(1 row)", "rota=> ")
-        prompt.type("CREATE SECRET s VALUE 'hunter2';", "not_available", "rota=> ")
+        prompt.type("CREATE SECRET s VALUE 'hunter2';", "secret_unavailable", "rota=> ")
         prompt.type("CREATE CONNECTION c URL = 'postgresql://ada:hunter2@db/x';", "rota=> ")
         prompt.type(r"\d", "sys.jobs", "rota=> ")
         prompt.type(r"\q")

@@ -50,6 +50,9 @@ OF_JOBS = [
     'ALTER JOB "{}" SET SCHEDULE = EVERY 2 HOURS',
     'ALTER JOB mine RENAME TO "{}"',
     'SHOW JOB RUNS FOR "{}" LIMIT 5',
+    'SHOW SECRETS FOR "{}"',
+    "ALTER JOB \"{}\" SET SECRET MINE = 'mine'",
+    'ALTER JOB "{}" DROP SECRET COMMON',
     'SHOW AUDIT FOR JOB "{}"',
     'FORECAST JOB "{}" FOR 1 HOUR',
     'GRANT ALL ON JOB "{}" TO PUBLIC',
@@ -125,13 +128,15 @@ class Pool:
         self.place = st.sampled_from(store.cursors())
         self.role = st.sampled_from(["ops", "mine", "nothing", *(f"ops-{name}" for name in ORGANIZATIONS)])
         self.connection = st.sampled_from(["common", "mine", "default", "nothing", *(f"dw-{name}" for name in ORGANIZATIONS)])
+        self.secret = st.sampled_from(["COMMON", "MINE", "no name", *(f"KEY_{name}" for name in ORGANIZATIONS)])
         self.grant = st.sampled_from([*store.grants(), jobs[0][0], "nonsense"])
         self.webhook = st.sampled_from([*store.webhooks(), jobs[0][0], "nonsense"])
         self.their_webhook = st.sampled_from([*store.webhooks(mine), "nonsense"])
         self.url = st.sampled_from(["https://mine.example/", "http://x", *(f"https://{name}.example/hooks" for name in ORGANIZATIONS)])
         said = st.one_of(
             st.sampled_from(["SHOW JOBS", "SHOW JOB RUNS", "SHOW OCCURRENCES", "SHOW DEPENDENCIES", "SHOW AUDIT", "SHOW METRICS"]),
-            st.sampled_from(["SHOW SCHEDULER", "SHOW SETTINGS", "FORECAST FOR 1 HOUR", "SHOW GRANTS", "SHOW ROLES", "SHOW CONNECTIONS"]),
+            st.sampled_from(["SHOW SCHEDULER", "SHOW SETTINGS", "FORECAST FOR 1 HOUR", "SHOW GRANTS", "SHOW ROLES"]),
+            st.sampled_from(["SHOW CONNECTIONS", "SHOW SECRETS"]),
             st.builds("SELECT * FROM sys.{}".format, st.sampled_from(sorted(TABLES))),
             st.builds(lambda form, name: form.format(name), st.sampled_from(OF_NAMES), st.one_of(self.name, self.role)),
             st.builds(lambda form, name: form.format(name), st.sampled_from(OF_JOBS), self.schedule),
@@ -205,6 +210,8 @@ class Pool:
                 "secret_name": st.none(),
                 "multi": st.booleans(),
             }.get(parameter)
+        if method.startswith("secrets."):
+            found = {"name": self.secret, "job": st.one_of(st.none(), self.schedule), "value": st.just("mine")}.get(parameter)
             if found is not None:
                 return found
         special = {

@@ -27,6 +27,7 @@ from rota.model.decide import Completed, Failed
 from rota.model.states import Status
 from rota.stores.verbs.tables import TABLES
 from tests.stores.desk import ANNA, Desk
+from tests.support.keys import credentials
 from tests.support.pace import patient
 from tests.support.postgres import shared_server
 from tests.support.waiting import eventually
@@ -36,6 +37,12 @@ from tests.surfaces.cli_support import Cli
 SCHEMA = "promoted"
 SETTINGS = Settings(schema=SCHEMA, lease_ttl=1)
 STATES = {str(status) for status in Status}
+
+
+@pytest.fixture(autouse=True)
+def known_key(tmp_path, monkeypatch):
+    """The key that the secrets of these stores are encrypted with."""
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(credentials(tmp_path / "credentials")))
 
 
 @pytest.fixture(scope="module")

@@ -426,6 +426,7 @@ SYS_TABLES = (
     "roles",
     "grants",
     "connections",
+    "secrets",
     "organizations",
     "templates",
     "calendars",

@@ -10,7 +10,6 @@ from rota.model.secrets import Put, SecretPlace
 from rota.model.values import dashed
 from rota.resources.secrets import drop, job_secrets, place_in, place_of, put, visible_secrets
 from rota.sql.execution import Execution, Refusal, state_of
-from rota.sql.patterns import like
 from rota.sql.result import Result
 from rota.sql.syntax import AlterSecret, CreateSecret, DropJobSecret, DropSecret, SecretText, SecretValue, SetJobSecret, Show
 
@@ -114,7 +113,6 @@ def show_secrets(run: Execution, statement: Show) -> tuple[tuple[str, ...], Rows
         return columns, [
             (each.name, each.job, each.organization, each.version, each.created_by, each.updated_at, each.last_used_at)
             for each in visible_secrets(run.ask)
-            if statement.like is None or like(each.name, statement.like)
         ]
     job = run.job(statement.job, "job")
     return ("job_name", "secret_key", "source", "job_uuid"), [

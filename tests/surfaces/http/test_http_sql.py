@@ -8,6 +8,7 @@ import re
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 from starlette.testclient import TestClient
@@ -22,6 +23,7 @@ from rota.surfaces.http import make_app
 from rota.surfaces.http.access import COOKIE
 from rota.surfaces.http.api.endpoint import API
 from rota.surfaces.http.openapi import codes
+from tests.support.keys import key_file
 from tests.surfaces.http.api_support import Caller, Callers, callers, code_of
 from tests.surfaces.http.sse_support import served
 
@@ -50,6 +52,9 @@ STATEMENTS = {
     "GRANT EXECUTE ON JOB j TO PUBLIC": Right.GRANT,
     "REVOKE EXECUTE ON JOB j FROM PUBLIC": Right.GRANT,
     "CREATE ROLE r": Right.MANAGE_GRANTS,
+    "CREATE SECRET s VALUE 'hunter2'": Right.MANAGE_SECRETS,
+    "ALTER JOB j SET SECRET s = 'hunter2'": Right.ALTER_JOBS,
+    "SHOW SECRETS": Right.READ,
 }
 
 
@@ -190,8 +195,8 @@ def test_every_code_of_a_statement_is_in_the_document():
 
 
 @pytest.fixture
-def settings() -> Settings:
-    return Settings(sql_timeout=20, sql_running=2)
+def settings(tmp_path: Path) -> Settings:
+    return Settings(sql_timeout=20, sql_running=2, master_key_file=str(key_file(tmp_path)))
 
 
 def running() -> int:

@@ -323,10 +323,12 @@ MEANINGS = {
     "job_exists": "A SQL statement creates a job, and there is one of this name.",
     "not_available": "A SQL statement can be read, and this version can't carry it out.",
     "role_exists": "A SQL statement creates a role, and there is one of this name.",
+    "secret_exists": "A SQL statement creates a secret, and there is one of this name.",
     "unknown_grantee": "A SQL statement names a user or a role that does not exist, or both have the name.",
     "unknown_job": "A SQL statement names a job that does not exist, or that the caller may not see.",
     "unknown_procedure": "A SQL statement calls a handler that does not exist.",
     "unknown_role": "A SQL statement names a role that does not exist.",
+    "unknown_secret": "A SQL statement names a secret that does not exist, or that the caller may not see.",
     "unknown_run": "A SQL statement names a run that does not exist, or that the caller may not see.",
 }
 """What the codes say that no class of errors has, and the one that says nothing. The others have the first line of their error's docs."""
