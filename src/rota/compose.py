@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +16,7 @@ from rota.engine.registry import Registry
 from rota.errors import InvalidOption, StoreMoved
 from rota.executors import check_handler
 from rota.model.checks import extra
+from rota.model.findings import Finding
 from rota.model.handler import Handler, kind_handler
 from rota.model.kinds import EXTERNAL_TYPE, sql_type
 from rota.model.schedules import JobKind
@@ -199,6 +200,15 @@ def make_runners(settings: Settings, store: str) -> dict[str, Callable[[], Runne
         config = load_config(settings.external_file)
         runners[JobKind.EXTERNAL] = lambda: ExternalRunner(config, settings, store)
     return runners
+
+
+def command_findings(settings: Settings, store: str) -> Sequence[Finding]:
+    """Describe which commands a worker with these settings runs, and how they are confined."""
+    if not settings.external_file:
+        return ()
+    from rota.runners.external import ExternalRunner, load_config  # noqa: PLC0415 - few workers run commands
+
+    return ExternalRunner(load_config(settings.external_file), settings, store).report()
 
 
 def serve_kinds(registry: Registry, runners: Collection[str]) -> None:

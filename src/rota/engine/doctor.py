@@ -14,6 +14,7 @@ from rota.model.checks import extra
 from rota.model.definitions import TemplateState
 from rota.model.figures import Stats
 from rota.model.findings import Finding, advice, look_at, ok, problem
+from rota.model.kinds import is_kind, unserved
 from rota.model.local_time import written
 from rota.model.schedules import ScheduleState
 from rota.model.settings import Settings
@@ -47,11 +48,13 @@ class Doctor:
         registry: Registry,
         make_sender: Callable[[], Sender | None] | None = None,
         key_ids: Callable[[], Sequence[str]] = tuple,
+        command_findings: Callable[[], Sequence[Finding]] = tuple,
         trust: ClockTrust | None = None,
     ) -> None:
         """Take what it looks with; `machine` is this machine's own clock, `pause` waits between two looks at a beat.
 
-        `make_sender` makes who sends to webhooks, if that is installed; `key_ids` returns the master keys, the one that encrypts first.
+        `make_sender` makes who sends to webhooks, if that is installed; `key_ids` returns the master keys, the one that encrypts first;
+        `command_findings` describes which commands a worker with these settings runs.
         """
         self._store = store
         self._liveness = liveness
@@ -62,6 +65,7 @@ class Doctor:
         self._registry = registry
         self._make_sender = make_sender
         self._key_ids = key_ids
+        self._command_findings = command_findings
         self._trust = trust or ClockTrust(store, clock, settings)
 
     def findings(self, *, full: bool, repair: bool = False) -> list[Finding]:
@@ -83,6 +87,7 @@ class Doctor:
                 "dead letters": self._dead_letters,
                 "sending": self._sending,
                 "secrets": self._secrets,
+                "runners": self._runners,
             },
             (RotaError,),
         )
@@ -166,6 +171,8 @@ class Doctor:
         live = [worker for worker in self._store.workers() if worker.ended_at is None and self._life(worker) is not Life.DEAD]
         served = {name for worker in live for name in worker.job_types}
         alone = {name: count for name, count in stats.waiting_by_type.items() if name not in served}
+        for name in [name for name in alone if is_kind(name)]:
+            yield problem("queue", f"{alone.pop(name):,} jobs wait: {unserved(name)}", "or cancel them: `rota job list --status QUEUED`")
         if alone:
             said = ", ".join(f"{name} ({count:,})" for name, count in list(alone.items())[:SHOWN])
             text = f"no live worker has the handler of {said}{', …' if len(alone) > SHOWN else ''}: these jobs wait"
@@ -173,10 +180,10 @@ class Doctor:
             if alone.keys() & self._store.adhoc_types().keys():
                 remedy += "; of those without a template the module must be under the worker's setting handler_modules"
             yield problem("queue", text, remedy)
-        elif unserved := [each for each in self._store.queues(look=QUEUES_LOOK) if each.waiting and not _serves(live, each.name)]:
-            said = ", ".join(f"{each.name} ({'at least ' if each.at_least else ''}{each.waiting:,})" for each in unserved[:SHOWN])
-            text = f"no live worker serves queue {said}{', …' if len(unserved) > SHOWN else ''}: these jobs wait"
-            yield problem("queue", text, f"start a worker that does: `rota worker --queue {unserved[0].name}`")
+        elif without := [each for each in self._store.queues(look=QUEUES_LOOK) if each.waiting and not _serves(live, each.name)]:
+            said = ", ".join(f"{each.name} ({'at least ' if each.at_least else ''}{each.waiting:,})" for each in without[:SHOWN])
+            text = f"no live worker serves queue {said}{', …' if len(without) > SHOWN else ''}: these jobs wait"
+            yield problem("queue", text, f"start a worker that does: `rota worker --queue {without[0].name}`")
         else:
             waiting = stats.by_status.get(Status.QUEUED, 0)
             yield ok("queue", f"{waiting:,} jobs wait, each for a handler that a live worker has" if waiting else "nobody waits")
@@ -235,6 +242,17 @@ class Doctor:
             yield advice("sending", "messages to webhooks can't be sent by a worker that is installed as this is", extra("webhooks"))
         else:
             yield ok("sending", "what it takes to send messages to webhooks is installed")
+
+    def _runners(self) -> Iterator[Finding]:
+        """Look for jobs in use that no live worker could run: their due times will wait."""
+        yield from self._command_findings()
+        used = {each.job_type: each for each in self._store.schedules() if each.state is ScheduleState.ENABLED and is_kind(each.job_type)}
+        live = {name for worker in self._store.workers() if self._life(worker) is not Life.DEAD for name in worker.job_types}
+        alone = [name for name in used if name not in live]
+        for name in alone[:SHOWN]:
+            yield advice("runners", f"job {used[name].name} and others like it can't run: {unserved(name)}", "or disable them: DISABLE JOB")
+        if not alone:
+            yield ok("runners", "live workers serve every connection and command that jobs in use need" if used else "no job needs one")
 
     def _secrets(self) -> Iterator[Finding]:
         try:

@@ -14,6 +14,7 @@ from rota.model.dependencies import RUN
 from rota.model.gate import EVERYTHING, Scope
 from rota.model.groups import Group
 from rota.model.handler import Place
+from rota.model.kinds import is_kind, unserved
 from rota.model.lanes import ParamNames
 from rota.model.local_time import length_text, written
 from rota.model.states import CHAIN_ENDS, GroupStatus, Status
@@ -294,6 +295,8 @@ def _told(kind: str, name: str, world: World) -> str:
             return f"organization {name} runs {used.by_organization.get(name, 0)} of at most {world.organization_limits[name]}"
         case Held.RATE_LIMIT:
             return f"{used.starts[name].count} started in the last {world.rates[name].seconds:g} s"
+        case "type" if is_kind(name):
+            return unserved(name)
         case "concurrency":
             return f"its workers hold {used.here.get(name, 0)} of at most {world.concurrency[name]} {name} jobs"
         case _:

@@ -80,11 +80,16 @@ class Serving(msgspec.Struct, frozen=True, kw_only=True):
 
     def takes(self, job_type: str) -> bool:
         """Say whether it serves a job type."""
-        return (self.types is None or job_type in self.types) and job_type not in self.exclude
+        return (self.types is None or _is_among(job_type, self.types)) and not _is_among(job_type, self.exclude)
 
     def serves(self, queue: str) -> bool:
         """Say whether it serves a queue."""
         return self.queues is None or queue in self.queues
+
+
+def _is_among(name: str, names: frozenset[str]) -> bool:
+    """Say whether a name is listed; one that ends with * stands for all that begin like it."""
+    return name in names or any(each.endswith("*") and name.startswith(each[:-1]) for each in names)
 
 
 SERVES_ALL = Serving()

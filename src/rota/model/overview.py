@@ -13,6 +13,7 @@ from enum import StrEnum
 import msgspec
 
 from rota.model.findings import span_text
+from rota.model.kinds import is_kind, type_in_words, unserved
 from rota.model.local_time import written
 from rota.model.schedules import Fate
 from rota.model.values import Instant, moment_of
@@ -388,12 +389,18 @@ def _of_overdue(facts: Facts) -> Iterator[Concern]:
 
 
 def _of_waiting(facts: Facts, patience: Patience) -> Iterator[Concern]:
-    if facts.alive and facts.unserved:
-        named = ", ".join(facts.unserved[:NAMED_MAX]) + (", …" if len(facts.unserved) > NAMED_MAX else "")
+    handlers, kinds = ([name for name in facts.unserved if is_kind(name) is kind] for kind in (False, True))
+    if facts.alive and handlers:
+        named = ", ".join(handlers[:NAMED_MAX]) + (", …" if len(handlers) > NAMED_MAX else "")
         yield Concern(
             level=Level.TROUBLE,
             what=f"no live worker has a handler for {named}, and such jobs wait",
             remedy="start a worker with the application that has it",
+        )
+    if facts.alive and kinds:
+        named = ", ".join(map(type_in_words, kinds[:NAMED_MAX])) + (", …" if len(kinds) > NAMED_MAX else "")
+        yield Concern(
+            level=Level.TROUBLE, what=f"no live worker serves {named}, and such jobs wait", remedy=unserved(kinds[0]).partition(": ")[2]
         )
     if facts.alive and facts.unserved_queues:
         named = ", ".join(facts.unserved_queues[:NAMED_MAX]) + (", …" if len(facts.unserved_queues) > NAMED_MAX else "")

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 from rota.compat.import_report import Imported, Progress
-from rota.compose import grants_for, make_sender
+from rota.compose import command_findings, grants_for, make_sender
 from rota.engine.recovery import Recovered
 from rota.engine.retention import Retention
 from rota.errors import InvalidOption
@@ -272,6 +272,7 @@ def _findings(ask: Ask, *, full: bool, repair: bool) -> list[Finding]:
         registry=ask.registry,
         make_sender=partial(make_sender, ask.settings),
         key_ids=lambda: session.keyring().ids,
+        command_findings=partial(command_findings, ask.settings, opened.store.url),
         trust=opened.trust,
     )
     return checkup.findings(full=full, repair=repair)
