@@ -7,12 +7,12 @@ its secrets are, is asked at each start.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from rota.compose import guard_process
-from rota.errors import InvalidOption, NotFound, PermissionDenied
+from rota.errors import InvalidOption, NotFound, PermissionDenied, SecretUnavailable
 from rota.model.connections import Connection
 from rota.model.gate import Actor, Right, Role, may_run_as, scope_of, uses
 from rota.model.grants import TargetKind
@@ -25,8 +25,11 @@ from rota.ports.runner import Database, Order
 from rota.ports.store import Store
 from rota.session import Session
 
+if TYPE_CHECKING:
+    from rota.vault import Keyring
+
 SECRET = "$secret"  # noqa: S105 - the key of an object in params
-"""`{"$secret": "name"}` in params stands for the value of a secret."""
+"""`{"$secret": "name"}` in params stands for the value of a secret that the job names."""
 
 
 def owner_of(session: Session, store: Store, name: str, organization: str) -> Actor:
@@ -60,7 +63,10 @@ class Orders:
         who = owner_of(self._session, self._store, work.created_by if work.shared else job.owner, job.organization_id)
         connection = self._connection(job, work, who)
         params = decode_params(job.params)
-        names = {*work.secrets, *secrets_in(params)}
+        names = {*work.secrets}
+        if unnamed := secrets_in(params) - names:
+            # Who may only execute a job chooses its params, and must not borrow its owner's right to use secrets.
+            raise PermissionDenied(f"the params mention secret {min(unnamed)!r}, which the job does not name in SECRETS")
         if connection is not None and connection.secret is not None:
             names.add(connection.secret)
         values = self._secrets(job, work, who, names, own=connection.secret if connection is not None else None)
@@ -111,10 +117,16 @@ class Orders:
         from rota.vault import open_secrets  # noqa: PLC0415 - few programs have secrets
 
         guard_process()
-        values = open_secrets(self._session.keyring(), sealed)
+        values = open_secrets(self._keyring(), sealed)
         use = SecretUse(run=job.job_id, job=work.schedule_id, organization=job.organization_id, owner=who.name, secrets=tuple(sealed))
         self._store.note_secrets_used([use], now=self._session.clock.now())
         return values
+
+    def _keyring(self) -> Keyring:
+        try:
+            return self._session.keyring()
+        except InvalidOption as error:
+            raise SecretUnavailable(f"no secret can be opened on this worker: {error}") from None
 
     def _uses(self, who: Actor, kind: TargetKind, name: str, organization: str) -> bool:
         return uses(who, kind, name, organization, self._session.registry.holdings(who, self._store))

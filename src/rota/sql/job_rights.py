@@ -78,7 +78,11 @@ def _check_secrets(run: Execution, job: Schedule, own: OwnTemplate, who: Actor, 
     stored = run.ask.store.stored_secrets()
     of_job = {each.name for each in stored if each.job_id is not None and each.job_id.replace("-", "") == job.id}
     of_organization = {each.name for each in stored if each.job_id is None and each.organization == job.organization}
-    for name in sorted({*own.defaults.get("secrets", ()), *secrets_in(job.params)} - of_job):
+    named = {*own.defaults.get("secrets", ())}
+    if is_kind(own.job_type) and (unnamed := secrets_in(job.params) - named):
+        message = f"PARAMS mentions secret {min(unnamed)}, which the job does not name: add SECRETS ({min(unnamed)})"
+        raise Refusal("params", message, code="unknown_secret", sqlstate="42704")
+    for name in sorted(named - of_job):
         if name not in of_organization or not uses(who, TargetKind.SECRET, name, job.organization, holdings):
             message = f"there is no secret {name} in organization {job.organization} that you may use: SHOW SECRETS lists them"
             raise Refusal("secrets", message, code="unknown_secret", sqlstate="42704")

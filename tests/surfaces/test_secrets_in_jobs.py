@@ -1,0 +1,118 @@
+"""Secrets in jobs that are SQL: which ones a run is given, by whose right, and what happens on a worker without the master key."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from datetime import timedelta
+from pathlib import Path
+
+import apsw
+import pytest
+
+from rota import Rota, Settings
+from rota.errors import SqlError
+from rota.model.states import Status
+from tests.support.keys import key_file
+from tests.support.prepared import prepare
+
+DAILY = "SCHEDULE = EVERY 1 DAY CONNECTION = shop"
+
+
+@pytest.fixture
+def shop(tmp_path):
+    """The file that jobs write to."""
+    path = tmp_path / "shop.db"
+    with closing(apsw.Connection(str(path))) as raw:
+        raw.execute("CREATE TABLE seen (value TEXT)")
+    return path
+
+
+@pytest.fixture
+def opening(tmp_path, shop):
+    """Open the store again and again, with these settings."""
+    store, opened = prepare(tmp_path / "rota.db"), []
+
+    def opens(**settings) -> Rota:
+        opened.append(Rota(store, settings=Settings(sql_paths=str(tmp_path), synchronous="NORMAL", **settings)))
+        return opened[-1]
+
+    yield opens
+    for each in opened:
+        each.close()
+
+
+@pytest.fixture
+def keys(tmp_path):
+    return key_file(tmp_path)
+
+
+@pytest.fixture
+def rota(opening, shop, keys):
+    """A store with a secret, a connection, and a user who may execute jobs of others."""
+    made = opening(master_key_file=str(keys))
+    made.users.create("root", role="system_manager")
+    made.users.create("ada", role="admin")
+    made.users.create("bob")
+    made.secrets.create("api_key", "value of the key")
+    made.sql(f"CREATE CONNECTION shop URL = 'sqlite:///{shop}'")
+    return made
+
+
+def seen(shop: Path) -> list[str]:
+    with closing(apsw.Connection(str(shop))) as raw:
+        return [value for (value,) in raw.execute("SELECT value FROM seen")]
+
+
+def outcomes(rota: Rota) -> list[tuple[str, str | None]]:
+    """Do what is to be done, and return how the attempts of the only chain ended, first to last."""
+    rota.turn()
+    rota.turn()
+    chain = rota.jobs.list()[0].id
+    return [(run.status, run.error) for run in rota.jobs.runs(chain)]
+
+
+def test_a_job_is_given_the_secrets_that_it_names(rota, shop):
+    rota.sql(f"CREATE JOB note {DAILY} SECRETS (api_key) AS 'INSERT INTO seen VALUES (:api_key)'; EXECUTE JOB note")
+    assert outcomes(rota) == [("COMPLETED", None)]
+    assert seen(shop) == ["value of the key"]
+
+
+@pytest.mark.parametrize("way", ["execute", "enqueue"])
+def test_params_of_a_caller_do_not_borrow_the_right_to_use_a_secret(rota, shop, way):
+    mention = {"value": {"$secret": "api_key"}}
+    if way == "execute":
+        rota.acting_as("ada").sql(f"""CREATE JOB note {DAILY} PARAMS = '{{"value": "x"}}' AS 'INSERT INTO seen VALUES (:value)';
+            GRANT EXECUTE ON JOB note TO bob""")
+        rota.acting_as("bob").sql("""EXECUTE JOB note WITH PARAMS '{"value": {"$secret": "api_key"}}'""")
+    else:
+        rota.acting_as("root").templates.sql("note", "INSERT INTO seen VALUES (:value)", connection="shop")
+        rota.acting_as("bob").enqueue("note", mention)
+    assert outcomes(rota) == [("FAILED", "the params mention secret 'api_key', which the job does not name in SECRETS")]
+    assert rota.jobs.list()[0].status is Status.DEAD_LETTER
+    assert seen(shop) == []
+
+
+def test_params_of_a_job_mention_secrets_that_it_names(rota, shop):
+    params = """PARAMS = '{"value": {"$secret": "api_key"}}' AS 'INSERT INTO seen VALUES (:value)'"""
+    with pytest.raises(SqlError, match=r"does not name: add SECRETS \(api_key\)"):
+        rota.sql(f"CREATE JOB note {DAILY} {params}")
+    rota.sql(f"CREATE JOB note {DAILY} SECRETS (api_key) {params}; EXECUTE JOB note")
+    assert outcomes(rota) == [("COMPLETED", None)]
+    assert seen(shop) == ["value of the key"]
+
+
+@pytest.mark.parametrize("key", ["missing", "open to others"])
+def test_a_worker_that_can_not_open_secrets_fails_the_attempt_and_leaves_the_rest_to_the_retry(opening, rota, shop, keys, key):
+    rota.sql(f"CREATE JOB note {DAILY} SECRETS (api_key) AS 'INSERT INTO seen VALUES (:api_key)'; EXECUTE JOB note")
+    if key == "missing":
+        worker, said = opening(), "there is no master key here"
+    else:
+        keys.chmod(0o644)
+        worker, said = opening(master_key_file=str(keys)), "chmod 600"
+    ((failed, error),) = outcomes(worker)
+    assert failed == "FAILED"
+    assert said in error
+    keys.chmod(0o600)
+    rota.jobs.update(rota.jobs.list()[0].id, run_at=timedelta())
+    assert [status for status, _ in outcomes(rota)] == ["FAILED", "COMPLETED"]
+    assert seen(shop) == ["value of the key"]
