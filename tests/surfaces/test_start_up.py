@@ -82,7 +82,7 @@ def test_importing_rota_itself_loads_no_worker_no_store_and_no_server():
 
 
 def test_a_worker_without_secrets_loads_no_keys():
-    code = "from rota import Rota\nrota = Rota(PLACE)\nrota.job(lambda: None, name='a')\nrota.enqueue('a')\nrota.turn(); rota.turn()\nrota.close()"
+    code = "from rota import Rota\nr = Rota(PLACE)\nr.job(lambda: None, name='a')\nr.enqueue('a')\nr.turn()\nr.turn()\nr.close()"
     with TemporaryDirectory() as folder:
         assert not inside(loaded(code.replace("PLACE", repr(f"{folder}/rota.db"))), "rota.vault", "rota.resources.secrets", "cryptography")
 
