@@ -119,11 +119,9 @@ def test_what_does_more_than_change_definitions_is_refused_before_anything_runs(
 def test_every_statement_that_changes_definitions_can_be_part_of_an_atomic_script():
     allowed = {kind.__name__ for kind, doing in DOINGS.items() if doing.atomic}
     jobs_of = {"CreateJob", "AlterJob", "DropJob", "SteerJob"}
-    assert allowed == jobs_of | {"GrantRights", "RevokeRights", "CreateRole", "DropRole"} | {
-        "CreateConnection",
-        "AlterConnection",
-        "DropConnection",
-    }
+    of_access = {"GrantRights", "RevokeRights", "CreateRole", "DropRole", "CreateConnection", "AlterConnection", "DropConnection"}
+    of_secrets = {"CreateSecret", "AlterSecret", "DropSecret", "SetJobSecret", "DropJobSecret"}
+    assert allowed == jobs_of | of_access | of_secrets
 
 
 def test_a_syntax_error_is_found_before_anything_runs(rota):

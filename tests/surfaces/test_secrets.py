@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from contextlib import closing
 
 import apsw
@@ -16,6 +17,7 @@ from rota.surfaces.http import make_app
 from rota.vault import open_secrets
 from tests.support.keys import add_key, id_of, key_file, write_keys
 from tests.support.prepared import prepare
+from tests.support.proof import size
 from tests.support.receiver import receiving
 from tests.surfaces.cli_support import Cli
 from tests.surfaces.http.api_support import Caller, code_of
@@ -188,6 +190,51 @@ def test_rotation_puts_everything_under_the_first_key_while_values_stay(rota, ke
     assert old not in {each.key_id for each in rota.secrets.list()}
     rotated = [each for each in rota.audit.list(limit=100) if each.event == "SECRET_ROTATED"]
     assert sum(each.after["secrets"] for each in rotated) == 129
+
+
+@pytest.mark.prove
+def test_values_open_and_are_set_while_keys_rotate(rota, keys, tmp_path):
+    count = size(20, prove=1000)
+    names = [f"S{number}" for number in range(count)]
+    for name in names:
+        rota.secrets.create(name, f"first {name}")
+    (tmp_path / "old").mkdir()
+    old = write_keys(tmp_path / "old" / "master-key", keys.read_text().splitlines())
+    new = add_key(keys)
+    errors, done, worked = [], threading.Event(), []
+
+    def repeat(work):
+        def run():
+            times = 0
+            try:
+                while not done.is_set() or not times:
+                    work(names[times * 7 % count])
+                    times += 1
+            except Exception as error:
+                errors.append(error)
+            worked.append(times)
+
+        return threading.Thread(target=run)
+
+    def read(name):
+        assert opened(rota, name)[name] in {f"first {name}", f"second {name}"}
+
+    with closing(Rota(rota.store.url, settings=settings_of(old))) as late:
+        threads = [repeat(read), repeat(read), repeat(lambda name: late.secrets.update(name, f"second {name}"))]
+        for thread in threads:
+            thread.start()
+        first = rota.secrets.rotate()
+        done.set()
+        for thread in threads:
+            thread.join()
+    assert errors == []
+    assert all(worked)
+    last = rota.secrets.rotate()
+    assert first.secrets + last.secrets >= count
+    assert last.left == 0
+    write_keys(keys, keys.read_text().splitlines()[:1])
+    assert {each.key_id for each in rota.secrets.list()} == {new}
+    assert values_of(rota).keys() == set(names)
 
 
 def test_a_rotation_without_the_old_key_names_it_and_does_the_rest(rota, keys):

@@ -8,6 +8,7 @@ import pickle
 import subprocess
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from typer.core import TyperCommand
@@ -21,7 +22,7 @@ from tests.support.pace import patient
 from tests.surfaces.cli_support import ROOT
 
 OTHERS = {"apsw", "asyncio", "click", "concurrent.futures", "multiprocessing", "pydantic", "rich", "ssl", "subprocess", "typer"}
-OTHERS |= {"httpx2", "jinja2", "opentelemetry", "prometheus_client", "psycopg", "starlette", "uvicorn"}
+OTHERS |= {"cryptography", "httpx2", "jinja2", "opentelemetry", "prometheus_client", "psycopg", "starlette", "uvicorn"}
 """Packages that not every program needs."""
 
 WORKING = {f"rota.engine.{name}" for name in ("driver", "store_copy", "turn_request", "webhook_delivery", "worker")}
@@ -78,6 +79,12 @@ def test_importing_rota_itself_loads_no_worker_no_store_and_no_server():
     assert not inside(
         loaded("from rota import Rota"), "rota.sql", "rota.stores.sqlite", "rota.stores.postgres", "rota.surfaces.http", *WORKING
     )
+
+
+def test_a_worker_without_secrets_loads_no_keys():
+    code = "from rota import Rota\nr = Rota(PLACE)\nr.job(lambda: None, name='a')\nr.enqueue('a')\nr.turn()\nr.turn()\nr.close()"
+    with TemporaryDirectory() as folder:
+        assert not inside(loaded(code.replace("PLACE", repr(f"{folder}/rota.db"))), "rota.vault", "rota.resources.secrets", "cryptography")
 
 
 @pytest.mark.parametrize("name", rota.__all__)

@@ -22,6 +22,8 @@ from rota.vault import Keyring, reseal_signing, rewrap, seal
 
 BATCH = 100
 """Secrets that one transaction puts under another key."""
+PASSES_MAX = 10
+"""A process that still encrypts with an old key is not waited for any longer: what it has written is left, and reported."""
 
 SecretName = Annotated[str, Shape("The secret's name: letters, digits and _.", "DB_PASSWORD", "NAME")]
 Value = Annotated[str, Shape("Its value, at most 65,536 bytes.", "correct horse battery staple", "VALUE", hidden=True)]
@@ -191,14 +193,15 @@ def rotate(ask: Ask) -> Rotated:
     """Put everything under the first key: as often as something that was written late is found."""
     keyring, secrets, webhooks = ask.session.keyring(), 0, 0
     key_id = keyring.current
-    while True:
+    for _ in range(PASSES_MAX):
         more = _rotate_secrets(ask, keyring), _rotate_webhooks(ask, keyring)
         secrets, webhooks = secrets + more[0], webhooks + more[1]
-        others = [each for each in ask.store.master_keys() if each.key_id != key_id]
-        left = sum(each.secrets + each.webhooks for each in others)
-        if not left or more == (0, 0):
-            missing = tuple(each.key_id for each in others if each.key_id and each.key_id not in keyring)
-            return Rotated(key_id=key_id, secrets=secrets, webhooks=webhooks, left=left, missing=missing)
+        if more == (0, 0):
+            break
+    others = [each for each in ask.store.master_keys() if each.key_id != key_id]
+    left = sum(each.secrets + each.webhooks for each in others)
+    missing = tuple(each.key_id for each in others if each.key_id and each.key_id not in keyring)
+    return Rotated(key_id=key_id, secrets=secrets, webhooks=webhooks, left=left, missing=missing)
 
 
 def _rotate_secrets(ask: Ask, keyring: Keyring) -> int:

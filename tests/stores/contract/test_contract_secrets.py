@@ -272,7 +272,7 @@ def test_rotation_under_load_has_no_errors(desk):
     for number in range(count):
         names.append(f"S{number}")
         put(desk, names[-1])
-    errors, done = [], threading.Event()
+    errors, done, worked = [], threading.Event(), []
 
     def watched(work):
         def run():
@@ -283,6 +283,7 @@ def test_rotation_under_load_has_no_errors(desk):
                 except Exception as error:
                     errors.append(error)
                 number += 7
+            worked.append(number)
 
         return threading.Thread(target=run)
 
@@ -298,6 +299,7 @@ def test_rotation_under_load_has_no_errors(desk):
         thread.join()
     passes.append(rotate(desk))
     assert errors == []
+    assert all(worked)
     assert sum(passes) >= count
     assert desk.store.master_keys() == [KeyUse("new", count)]
 
