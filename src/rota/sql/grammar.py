@@ -193,7 +193,7 @@ CLAUSES: tuple[Clause, ...] = (
         removed_by="NONE",
         value="role | NONE",
         takes="the name of a role",
-        summary="A role of the PostgreSQL database, to whose rights a run is narrowed by SET ROLE. Default: those of the connection's login.",
+        summary="A role of the PostgreSQL database, to which a run is narrowed by SET ROLE. Default: the connection's login.",
     ),
     Clause(
         field="connection",
