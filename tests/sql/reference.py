@@ -64,8 +64,7 @@ def page() -> str:
                     (code("AS 'sql'"), "SQL to execute."),
                     (
                         code("CALL procedure([argument, …] [name => argument, …])"),
-                        "A registered handler to call, or with `CONNECTION` a procedure of that database. "
-                        + "Its arguments are literals, by place or by name: `'text'`, `1`, `NULL`, `TRUE`, `:name`.",
+                        "A registered handler, or with `CONNECTION` a procedure, to call with literals: `'text'`, `1`, `NULL`, `TRUE`, `:name`.",
                     ),
                     (code("EXEC '/path/to/program argument'"), "A command to run, by its absolute path and without a shell."),
                 ),
