@@ -116,3 +116,37 @@ def test_a_worker_that_can_not_open_secrets_fails_the_attempt_and_leaves_the_res
     rota.jobs.update(rota.jobs.list()[0].id, run_at=timedelta())
     assert [status for status, _ in outcomes(rota)] == ["FAILED", "COMPLETED"]
     assert seen(shop) == ["value of the key"]
+
+
+@pytest.mark.parametrize(
+    ("lost", "said"), [("SECRET api_key", "may not use secret 'api_key'"), ("CONNECTION shop", "may not use connection 'shop'")]
+)
+def test_a_run_whose_owner_has_lost_a_right_in_the_meantime_does_nothing_and_is_not_retried(rota, shop, lost, said):
+    rota.sql("GRANT CREATE JOB TO bob; GRANT USE ON SECRET api_key TO bob; GRANT USE ON CONNECTION shop TO bob")
+    rota.acting_as("bob").sql(f"CREATE JOB note {DAILY} SECRETS (api_key) AS 'INSERT INTO seen VALUES (:api_key)'; EXECUTE JOB note")
+    rota.sql(f"REVOKE USE ON {lost} FROM bob")
+    ((_, error),) = outcomes(rota)
+    assert said in error
+    assert rota.jobs.list()[0].status is Status.DEAD_LETTER
+    assert seen(shop) == []
+
+
+@pytest.mark.parametrize("clause", ["SECRETS (api_key)", ""])
+def test_who_may_not_use_a_secret_or_a_connection_is_told_that_there_is_none(rota, clause):
+    rota.sql("GRANT CREATE JOB TO bob; GRANT USE ON CONNECTION shop TO bob" if clause else "GRANT CREATE JOB TO bob")
+    with pytest.raises(SqlError, match=r"there is no (secret api_key|connection shop) in organization default that you may use"):
+        rota.acting_as("bob").sql(f"CREATE JOB note {DAILY} {clause} AS 'SELECT 1'")
+
+
+def test_who_changes_what_a_job_does_needs_the_rights_and_owns_it_then(rota, shop):
+    rota.acting_as("ada").sql(f"CREATE JOB note {DAILY} AS 'INSERT INTO seen VALUES (1)'; GRANT ALTER, EXECUTE ON JOB note TO bob")
+    bob = rota.acting_as("bob")
+    with pytest.raises(SqlError, match="no connection shop"):
+        bob.sql("ALTER JOB note SET AS 'INSERT INTO seen VALUES (2)'")
+    rota.sql("GRANT USE ON CONNECTION shop TO bob")
+    bob.sql("ALTER JOB note SET AS 'INSERT INTO seen VALUES (2)'")
+    assert rota.schedules.get("note").created_by == "bob"
+    rota.sql("REVOKE USE ON CONNECTION shop FROM bob; EXECUTE JOB note")
+    ((_, error),) = outcomes(rota)
+    assert "'bob', who owns this job, may not use connection 'shop' any more" in error
+    assert seen(shop) == []
