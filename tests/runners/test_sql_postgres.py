@@ -631,7 +631,7 @@ def test_a_url_that_says_too_much_or_too_little_is_refused(runner, server, chang
 
 
 def test_a_connection_takes_the_options_that_its_runner_takes():
-    assert URL_OPTIONS == postgres_session.ALLOWED - {"host", "port", "dbname", "user"}
+    assert postgres_session.ALLOWED - {"host", "port", "dbname", "user"} == URL_OPTIONS
 
 
 def test_the_workers_own_ways_to_log_in_are_not_used(runner, server, monkeypatch, tmp_path):
