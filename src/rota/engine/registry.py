@@ -22,7 +22,7 @@ from rota.model.definitions import Organization, OrganizationState, Template, Te
 from rota.model.gate import SYSTEM, Actor, refuse_unfit
 from rota.model.grants import Grant, Holdings, holdings_of
 from rota.model.handler import Handler, Place, Wrapper, function_of, inspect_handler
-from rota.model.kinds import RUNNER, is_kind
+from rota.model.kinds import RUNNER, is_kind, refuse_kind
 from rota.model.lanes import JobLane, ParamNames, Takes
 from rota.model.ordering import priority_of
 from rota.model.schedule_options import schedule_said
@@ -165,6 +165,7 @@ class Registry:
     ) -> None:
         """Register a handler, or refuse it saying which parameter or option can't be."""
         check_name(name, "template", self._settings.name_max)
+        refuse_kind(name)
         handler = inspect_handler(name, function, executor, rules)
         present = self.handlers.get(name)
         if present is not None and name not in self._imported and not _same_function(present.function, function):
@@ -209,7 +210,8 @@ class Registry:
         """Return the same templates under a lock of its own."""
         other = Registry(self._settings, self._ids, self._words)
         other.settings, other.stored = self.settings, self.stored
-        other.handlers = self.handlers
+        # Its own: each has handlers for the kinds and connections that it has read of.
+        other.handlers = dict(self.handlers)
         other._known = dict(self._known)
         other._find, other._check = self._find, self._check
         other._imported, other._refused = dict(self._imported), dict(self._refused)
@@ -263,6 +265,9 @@ class Registry:
 
     def resolve(self, name: str, store: Store, now: Instant) -> Known:
         """Return the template a new job is made from. What others changed meanwhile shows when the job is written."""
+        if is_kind(name):
+            # Of jobs that have a definition: enqueued by itself, it would do nothing.
+            raise self._unknown(name)
         known = self._known.get(name) if not self._unsynced else None
         if known is None or known.template_id is None or known.state != "ENABLED" or known.broken is not None:
             self.sync(store, now)

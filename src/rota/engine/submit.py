@@ -21,8 +21,10 @@ from rota.model.definitions import Organization
 from rota.model.dependencies import parent_rule
 from rota.model.gate import Actor, Right, refuse_unfit, scope_of
 from rota.model.handler import Handler, inspect_handler
+from rota.model.kinds import refuse_kind
 from rota.model.lanes import queue_of
-from rota.model.params import encode_hook, encode_params
+from rota.model.params import decode_params, encode_hook, encode_params
+from rota.model.secret_params import SECRET, refuse_mentions
 from rota.model.settings import Settings
 from rota.model.templates import Spec, in_force, path_of, span_of
 from rota.model.values import LATEST, SECOND, Instant, NewRow, Origin, undashed
@@ -151,6 +153,7 @@ class Submitter:
             raise InvalidOption(f"handler={path!r} is not the place of a function: use module:function")
         job_type = job.name or path
         check_name(job_type, "job_type", self._settings.name_max)
+        refuse_kind(job_type)
         function = self._look(path)
         handler = None if function is None else self._inspected(job_type, function)
         force = in_force(job_type, self._settings, Spec() if handler is None else Spec(executor=handler.executor), Spec())
@@ -279,6 +282,8 @@ class Submitter:
             row.dedup_window = round(force.dedup_window * SECOND)
         if known.is_work and known.record is not None:
             row.meta = with_version(row.meta, known.record.version)
+            if SECRET in row.params:
+                refuse_mentions(decode_params(row.params), force.default_params)
         if force.submit_limit is not None:
             row.submit_limit, row.submit_window = force.submit_limit.count, force.submit_limit.window
 

@@ -11,12 +11,16 @@ from typing import Any
 
 import msgspec
 
+from rota.errors import InvalidName
 from rota.model.schedules import JobKind
+from rota.model.secret_params import named_secrets
 
 RUNNER = "runner"
 """Where they run: the executor of all kinds but Python."""
 DEFAULT_CONNECTION = "default"
 """The connection of SQL that names none."""
+OWNER_ROLE = "owner_role"
+"""Among the defaults of a job: the role of an owner who is not a user of the store, as the program that vouched for it has said."""
 TYPE_MAX = 255
 """Characters of a job type."""
 _PREFIX = "kind:"
@@ -42,6 +46,11 @@ class JobWork(msgspec.Struct, frozen=True, kw_only=True):
     """It is a template of its own, that anybody may make jobs of, and not the body of one job."""
 
     @property
+    def owner_role(self) -> str | None:
+        """The role of an owner who is not a user of the store; None: as the store knows it."""
+        return self.defaults.get(OWNER_ROLE)
+
+    @property
     def connection(self) -> str | None:
         """The connection that it names."""
         return self.defaults.get("connection")
@@ -49,7 +58,7 @@ class JobWork(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def secrets(self) -> tuple[str, ...]:
         """The secrets that it names."""
-        return tuple(self.defaults.get("secrets", ()))
+        return named_secrets(self.defaults)
 
 
 def sql_type(organization: str, connection: str | None) -> str:
@@ -63,6 +72,12 @@ def sql_type(organization: str, connection: str | None) -> str:
 def is_kind(job_type: str) -> bool:
     """Say whether a type is of a kind, and not the name of a template."""
     return job_type.startswith(_PREFIX)
+
+
+def refuse_kind(name: str) -> None:
+    """Refuse the name of a template or a handler that would be taken for a kind."""
+    if is_kind(name):
+        raise InvalidName(f"the name {name!r} begins with {_PREFIX}, like the types of SQL jobs and commands: choose another")
 
 
 def type_in_words(job_type: str) -> str:

@@ -18,8 +18,9 @@ from rota.model.checks import check_name
 from rota.model.definitions import Template, TemplateState
 from rota.model.gate import Right
 from rota.model.handler import kind_handler
-from rota.model.kinds import RUNNER, is_kind
+from rota.model.kinds import RUNNER, refuse_kind
 from rota.model.schedules import JobKind, Schedule, ScheduleState
+from rota.model.secret_params import named_secrets, refuse_unnamed
 from rota.model.secrets import check_secret_name
 from rota.model.shapes import Params, Priority, Shape, Span
 from rota.model.templates import FIELDS, OF_THE_HANDLER, Rate, Spec, as_object, check_defaults, from_object, in_force, spec_of
@@ -102,6 +103,7 @@ class Templates(Resource):
         """
         name = ask.session.template_name(name)
         check_name(name, "template", ask.settings.name_max)
+        refuse_kind(name)
         if not options:
             raise InvalidOption(f"nothing to set: give some of {', '.join(FIELDS)}")
         overrides = as_object(spec_of(options))
@@ -125,11 +127,12 @@ class Templates(Resource):
         work = work_of(ask, sql=sql, command=command, connection=connection, secrets=secrets or ())
         name = ask.session.template_name(name)
         check_name(name, "template", ask.settings.name_max)
-        if is_kind(name):
-            raise InvalidOption(f"template name {name!r} begins like a kind of job: choose another")
+        refuse_kind(name)
         defaults = as_object(spec_of(options)) | {"executor": RUNNER} | work.defaults
         template = msgspec.structs.replace(new_template(ask, name), kind=work.kind, body=work.body, defaults=defaults)
-        check_defaults(in_force(name, ask.settings, from_object(defaults), Spec()), handler=None)
+        force = in_force(name, ask.settings, from_object(defaults), Spec())
+        check_defaults(force, handler=None)
+        refuse_unnamed(force.default_params, secrets or ())
         ask.store.define_template(template, actor=ask.who, now=ask.now, version=ask.version)
         ask.session.poke()
         return template_view(_known(ask, name))
@@ -276,6 +279,8 @@ def check_overrides(ask: Ask, name: str, overrides: dict[str, object]) -> None:
         code, people = (Spec(), {}) if known is None else (known.code, as_object(known.people))
         force = in_force(name, ask.settings, code, from_object(people | overrides))
         check_defaults(force, handler=None if known is None else known.handler)
+        if known is not None and known.is_work and known.record is not None:
+            refuse_unnamed(force.default_params, named_secrets(known.record.defaults))
 
 
 def new_template(ask: Ask, name: str, state: TemplateState = TemplateState.ENABLED) -> Template:
