@@ -15,6 +15,7 @@ import msgspec
 from rota.errors import InvalidDefinition, InvalidInput
 from rota.model.checks import check_name
 from rota.model.definitions import TemplateState
+from rota.model.kinds import check_type_name
 from rota.model.schedule_options import OPTIONS
 from rota.model.templates import FIELDS, NULLABLE, Spec, spec_of
 
@@ -157,7 +158,7 @@ def _tables(document: Mapping[str, Any], kind: str, at: Location) -> Iterator[tu
 def _template(at: Location, name: str, fields: dict[str, Any], name_max: int) -> TemplateEntry:
     said = dict(fields)
     with at.naming():
-        check_name(name, "template", name_max)
+        check_type_name(name, "template", name_max)
         state = _state(said.pop("state", None))
         unknown = [key for key in said if key not in FIELDS]
         if unknown:
@@ -185,7 +186,7 @@ def _job_type(item: object, index: int, at: Location, name_max: int) -> Template
     name = item.get("type_name")
     where = Location(at.source, f"item {index} ({name})")
     with where.naming():
-        check_name(name, "template", name_max)
+        check_type_name(name, "template", name_max)
         fields = {key: value for key, value in item.items() if key not in BOOKKEEPING and key not in {"doctype", "type_name"}}
         enabled = fields.pop("is_enabled", None)
         unknown = [key for key in fields if key not in JOB_TYPE_FIELDS]

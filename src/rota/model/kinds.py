@@ -11,6 +11,8 @@ from typing import Any
 
 import msgspec
 
+from rota.errors import InvalidName
+from rota.model.checks import check_name
 from rota.model.schedules import JobKind
 
 RUNNER = "runner"
@@ -63,6 +65,13 @@ def sql_type(organization: str, connection: str | None) -> str:
 def is_kind(job_type: str) -> bool:
     """Say whether a type is of a kind, and not the name of a template."""
     return job_type.startswith(_PREFIX)
+
+
+def check_type_name(name: object, what: str, limit: int) -> None:
+    """Refuse what can't be the name of a template, or the type of a job without one."""
+    check_name(name, what, limit)
+    if is_kind(str(name)):
+        raise InvalidName(f"the {what} name {name!r} begins with {_PREFIX!r}, as the types of SQL jobs and commands do: choose another")
 
 
 def type_in_words(job_type: str) -> str:

@@ -12,12 +12,13 @@ import msgspec
 
 from rota.engine.recorded_params import encode_recorded
 from rota.engine.retention import remove_logs
-from rota.errors import AlreadyEnded, InvalidOption, NotFound
+from rota.errors import AlreadyEnded, InvalidOption, NotFound, Refused
 from rota.model import checks
 from rota.model.checks import when, whole
 from rota.model.dependencies import Graph, parent_rule
 from rota.model.gate import EVERYTHING, Right
 from rota.model.groups import Group
+from rota.model.kinds import is_kind
 from rota.model.ordering import priority_of
 from rota.model.params import encode_params
 from rota.model.shapes import NAME_MAX, TEXT_MAX, Limit, Organization, Params, Priority, Shape, Span, When
@@ -293,6 +294,8 @@ class Jobs(Resource):
         """Enqueue the same job once more, also if it completed: a new chain, linked to the old one. `params` replace some of its own."""
         found = ask.also(Right.READ).found(job)
         ask.within(found.organization)
+        if is_kind(found.job_type):
+            raise Refused(f"{found.number} is a run of a job that SQL has created: run that job again with EXECUTE JOB")
         ask.registry.sync(ask.store, ask.now)
         organization = ask.registry.organizations.get(found.organization)
         most = None if organization is None else organization.max_priority

@@ -276,7 +276,10 @@ def fired(ask: Ask, schedule: Schedule, params: Params | None, who: Actor) -> Jo
     template = schedule.job_type
     while True:
         now = ask.now
-        session.registry.resolve(template, store, now)
+        if is_kind(template):
+            session.registry.sync(store, now)
+        else:
+            session.registry.resolve(template, store, now)
         session.registry.refuse_unfit(who, template)
         session.registry.organization(schedule.organization, store, now)
         merged = {**schedule.params, **(params or {})}
