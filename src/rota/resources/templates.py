@@ -247,13 +247,13 @@ def _check_command(command: str) -> None:
         raise InvalidOption(f"command begins with {words[0] if words else ''!r:.60}: use the absolute path of a program")
 
 
-def work_template(ask: Ask, name: str, work: Work, spec: Spec, state: TemplateState = TemplateState.ENABLED) -> Template:
+def work_template(ask: Ask, name: str, work: Work, spec: Spec) -> Template:
     """Return a template that is SQL or a command, or refuse what it can't have."""
     said = as_object(spec)
     refuse_handler(name, work.kind, said)
     defaults = said | {"executor": RUNNER} | work.defaults
     check_defaults(in_force(name, ask.settings, from_object(defaults), Spec()), handler=None)
-    return msgspec.structs.replace(new_template(ask, name, state), kind=work.kind, body=work.body, defaults=defaults)
+    return msgspec.structs.replace(new_template(ask, name), kind=work.kind, body=work.body, defaults=defaults)
 
 
 def refuse_handler(name: str, kind: JobKind, said: Mapping[str, object]) -> None:
