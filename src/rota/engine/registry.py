@@ -213,7 +213,8 @@ class Registry:
         other._known = dict(self._known)
         other._find, other._check = self._find, self._check
         other._imported, other._refused = dict(self._imported), dict(self._refused)
-        other._serves_kinds, other._kinds = self._serves_kinds, dict(self._kinds)
+        # It shares the handlers, and serves no kinds: what it sees may never be committed.
+        other._kinds = dict(self._kinds)
         other.organizations, other.users = dict(self.organizations), dict(self.users)
         other.connections = dict(self.connections)
         other.lanes = dict(self.lanes)
@@ -325,7 +326,8 @@ class Registry:
     def sync(self, store: Store, now: Instant) -> None:
         """Bring code and record together when either has changed."""
         with self._lock:
-            own = [self._known[name] for name in self.handlers if name not in self._imported and name not in self._kinds]
+            registered = [self._known.get(name) for name in tuple(self.handlers) if name not in self._imported]
+            own = [known for known in registered if known is not None and not known.is_work]
             if self._unsynced and own:
                 store.put_templates([self._record(known, now) for known in own], actor=SYSTEM, now=now)
             version = store.definitions()
