@@ -404,7 +404,8 @@ class Registry:
 
     def _yield_to(self, name: str) -> None:
         """Have no function under the name of a template that is SQL or a command: a runner does its jobs."""
-        if name in self.handlers and name not in self._kinds:
+        handler = self.handlers.get(name)
+        if handler is not None and handler.executor != RUNNER:
             del self.handlers[name]
             self._imported.pop(name, None)
             log.error("template %s is not Python any more: the function of this process that has its name is not called", name)
