@@ -16,13 +16,13 @@ from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from rota.errors import InvalidHandler, InvalidOption, OrganizationUnavailable, TemplateUnavailable, UnknownOrganization, UnknownTemplate
-from rota.model.checks import check_name, guess, whole
+from rota.model.checks import guess, whole
 from rota.model.connections import Connection
 from rota.model.definitions import Organization, OrganizationState, Template, TemplateState, User
 from rota.model.gate import SYSTEM, Actor, refuse_unfit
 from rota.model.grants import Grant, Holdings, holdings_of
 from rota.model.handler import Handler, Place, Wrapper, function_of, inspect_handler
-from rota.model.kinds import RUNNER, is_kind, refuse_kind
+from rota.model.kinds import RUNNER, check_type_name, is_kind
 from rota.model.lanes import JobLane, ParamNames, Takes
 from rota.model.ordering import priority_of
 from rota.model.schedule_options import schedule_said
@@ -164,8 +164,7 @@ class Registry:
         rules: Rules | None = None,
     ) -> None:
         """Register a handler, or refuse it saying which parameter or option can't be."""
-        check_name(name, "template", self._settings.name_max)
-        refuse_kind(name)
+        check_type_name(name, "template", self._settings.name_max)
         handler = inspect_handler(name, function, executor, rules)
         present = self.handlers.get(name)
         if present is not None and name not in self._imported and not _same_function(present.function, function):
@@ -271,9 +270,9 @@ class Registry:
         known = self._known.get(name) if not self._unsynced else None
         if known is None or known.template_id is None or known.state != "ENABLED" or known.broken is not None:
             self.sync(store, now)
-            known = self.find(self.name_of(name))
+            known = self._known.get(self.name_of(name))
         if known is None or known.template_id is None:
-            check_name(name, "template", self._settings.name_max)
+            check_type_name(name, "template", self._settings.name_max)
             raise self._unknown(name)
         if known.broken is not None:
             raise TemplateUnavailable(f"template {name!r} takes no new jobs: {known.broken}; `rota doctor` says what to do")
@@ -379,9 +378,12 @@ class Registry:
             self._take(template)
 
     def _take(self, template: Template) -> None:
-        name, handler = template.name, self.handlers.get(template.name)
+        name = template.name
+        if template.kind is not JobKind.PYTHON:
+            self._yield_to(name)
+        handler = self.handlers.get(name) if template.kind is JobKind.PYTHON else None
         recorded, people = from_object(template.defaults), from_object(template.overrides)
-        if handler is None or template.kind is not JobKind.PYTHON:
+        if handler is None:
             code, force = recorded, in_force(name, self._settings, recorded, people)
         elif name in self._imported:
             code = replace(recorded, executor=handler.executor)
@@ -389,8 +391,7 @@ class Registry:
         else:
             code = self._known[name].code
             force = in_force(name, self._settings, code, besides_handler(people))
-        plain = handler is None or name in self._imported or template.kind is not JobKind.PYTHON
-        digest = "" if plain or handler is None else handler.codec.digest
+        digest = "" if handler is None or name in self._imported else handler.codec.digest
         self._known[name] = Known(
             name=name,
             code=code,
@@ -404,6 +405,14 @@ class Registry:
             digest=digest,
             lane=self.lane(name, force.queue, digest),
         )
+
+    def _yield_to(self, name: str) -> None:
+        """Have no function under the name of a template that is SQL or a command: a runner does its jobs."""
+        handler = self.handlers.get(name)
+        if handler is not None and handler.executor != RUNNER:
+            del self.handlers[name]
+            self._imported.pop(name, None)
+            log.error("template %s is not Python any more: the function of this process that has its name is not called", name)
 
     def param_names(self) -> dict[tuple[str, str], ParamNames]:
         """Return the parameters behind each job type and digest."""

@@ -46,6 +46,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "rota connection update warehouse --url postgresql://wh2.example/dw",
         "rota connection update warehouse --secret-name none --single",
     ),
+    "template define": (
+        "rota template define orders_by_region --sql 'SELECT * FROM orders WHERE region = :region' --connection warehouse",
+        "rota template define backup --command '/usr/local/bin/backup --all' --timeout 1h",
+    ),
     "template update": (
         "rota template update send_email --max-running 2 --rate-limit 10/60s --timeout 5m",
         "rota template update send_email --max-running none --priority high",
