@@ -15,9 +15,11 @@ from rota.errors import InvalidSchedule, ScheduleExists, TemplateUnavailable
 from rota.model.checks import check_name
 from rota.model.definitions import TemplateState, unfit_for_schedules
 from rota.model.gate import Actor, Scope
+from rota.model.kinds import is_kind
 from rota.model.params import encode_params
 from rota.model.schedule_options import TIMES, as_said, with_options
 from rota.model.schedules import CatchUp, Kind, OnCompletion, Overlap, OwnTemplate, Schedule, ScheduleState, Timing
+from rota.model.secret_params import named_secrets, refuse_unnamed
 from rota.model.values import SECOND, Instant, moment
 from rota.ports.schedules import Change
 from rota.ports.store import DefinitionsChanged, Store
@@ -212,6 +214,8 @@ def added(session: Session, new: Schedule, who: Actor) -> Schedule:
 def changed(session: Session, schedule: Schedule, options: Mapping[str, Any], now: Instant) -> Schedule:
     """Return a schedule with these options, or refuse them. Nothing is written."""
     after = with_options(schedule, options, now)
+    if schedule.own is not None and after.run_as != schedule.run_as:
+        raise InvalidSchedule(f"job {schedule.name!r} was created by SQL: change its role with ALTER JOB … SET RUN AS")
     _refuse_many(session, after)
     if after.params != schedule.params or after.template != schedule.template:
         _refuse_unfit_params(session, after)
@@ -260,6 +264,10 @@ def _refuse_unfit_params(session: Session, schedule: Schedule) -> None:
     if not schedule.params:
         return
     handler, known = session.registry.handlers.get(schedule.job_type), session.registry.find(schedule.job_type)
+    if schedule.own is not None and is_kind(schedule.job_type):
+        refuse_unnamed(schedule.params, named_secrets(schedule.own.defaults))
+    elif known is not None and known.is_work and known.record is not None:
+        refuse_unnamed(schedule.params, named_secrets(known.record.defaults))
     if handler is not None:
         handler.check_context(schedule.params)
         handler.codec.check_some(schedule.params)

@@ -209,7 +209,8 @@ class Registry:
         """Return the same templates under a lock of its own."""
         other = Registry(self._settings, self._ids, self._words)
         other.settings, other.stored = self.settings, self.stored
-        other.handlers = self.handlers
+        # Its own: each has handlers for the kinds and connections that it has read of.
+        other.handlers = dict(self.handlers)
         other._known = dict(self._known)
         other._find, other._check = self._find, self._check
         other._imported, other._refused = dict(self._imported), dict(self._refused)
@@ -263,6 +264,9 @@ class Registry:
 
     def resolve(self, name: str, store: Store, now: Instant) -> Known:
         """Return the template a new job is made from. What others changed meanwhile shows when the job is written."""
+        if is_kind(name):
+            # Of jobs that have a definition: enqueued by itself, it would do nothing.
+            raise self._unknown(name)
         known = self._known.get(name) if not self._unsynced else None
         if known is None or known.template_id is None or known.state != "ENABLED" or known.broken is not None:
             self.sync(store, now)

@@ -23,7 +23,8 @@ from rota.model.gate import Actor, Right, refuse_unfit, scope_of
 from rota.model.handler import Handler, inspect_handler
 from rota.model.kinds import check_type_name
 from rota.model.lanes import queue_of
-from rota.model.params import encode_hook, encode_params
+from rota.model.params import decode_params, encode_hook, encode_params
+from rota.model.secret_params import SECRET, refuse_mentions
 from rota.model.settings import Settings
 from rota.model.templates import Spec, in_force, path_of, span_of
 from rota.model.values import LATEST, SECOND, Instant, NewRow, Origin, undashed
@@ -280,6 +281,8 @@ class Submitter:
             row.dedup_window = round(force.dedup_window * SECOND)
         if known.is_work and known.record is not None:
             row.meta = with_version(row.meta, known.record.version)
+            if SECRET in row.params:
+                refuse_mentions(decode_params(row.params), force.default_params)
         if force.submit_limit is not None:
             row.submit_limit, row.submit_window = force.submit_limit.count, force.submit_limit.window
 

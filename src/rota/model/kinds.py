@@ -14,11 +14,14 @@ import msgspec
 from rota.errors import InvalidName
 from rota.model.checks import check_name
 from rota.model.schedules import JobKind
+from rota.model.secret_params import named_secrets
 
 RUNNER = "runner"
 """Where they run: the executor of all kinds but Python."""
 DEFAULT_CONNECTION = "default"
 """The connection of SQL that names none."""
+OWNER_ROLE = "owner_role"
+"""Among the defaults of a job: the role of an owner who is not a user of the store, as the program that vouched for it has said."""
 TYPE_MAX = 255
 """Characters of a job type."""
 _PREFIX = "kind:"
@@ -44,6 +47,11 @@ class JobWork(msgspec.Struct, frozen=True, kw_only=True):
     """It is a template of its own, that anybody may make jobs of, and not the body of one job."""
 
     @property
+    def owner_role(self) -> str | None:
+        """The role of an owner who is not a user of the store; None: as the store knows it."""
+        return self.defaults.get(OWNER_ROLE)
+
+    @property
     def connection(self) -> str | None:
         """The connection that it names."""
         return self.defaults.get("connection")
@@ -51,7 +59,7 @@ class JobWork(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def secrets(self) -> tuple[str, ...]:
         """The secrets that it names."""
-        return tuple(self.defaults.get("secrets", ()))
+        return named_secrets(self.defaults)
 
 
 def sql_type(organization: str, connection: str | None) -> str:

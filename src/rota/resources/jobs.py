@@ -20,7 +20,8 @@ from rota.model.gate import EVERYTHING, Right
 from rota.model.groups import Group
 from rota.model.kinds import is_kind
 from rota.model.ordering import priority_of
-from rota.model.params import encode_params
+from rota.model.params import decode_params, encode_params
+from rota.model.secret_params import SECRET, refuse_mentions
 from rota.model.shapes import NAME_MAX, TEXT_MAX, Limit, Organization, Params, Priority, Shape, Span, When
 from rota.model.states import MOVES, ErrorType, Status
 from rota.model.values import Job, JobRef, Purged, Run, undashed
@@ -170,7 +171,7 @@ class Jobs(Resource):
             _check_priority(ask, present.organization, number)
         if present is not None and params is not None:
             ask.registry.refuse_unfit(ask.who, present.job_type)
-        text = None if present is None or params is None else _checked_params(ask, present.job_type, params)
+        text = None if present is None or params is None else _checked_params(ask, present, params)
         at = None if run_at is None else when(run_at, now)
         put_off = isinstance(run_at, timedelta)
         changed = store.change(
@@ -295,6 +296,7 @@ class Jobs(Resource):
         found = ask.also(Right.READ).found(job)
         ask.within(found.organization)
         if is_kind(found.job_type):
+            # It has the rights of its owner, and what it does is in its definition.
             raise Refused(f"{found.number} is a run of a job that SQL has created: run that job again with EXECUTE JOB")
         ask.registry.sync(ask.store, ask.now)
         organization = ask.registry.organizations.get(found.organization)
@@ -353,12 +355,16 @@ def _check_priority(ask: Ask, name: str, priority: int) -> None:
         raise InvalidOption(f"priority {priority} is over the max_priority {organization.max_priority} of organization {name!r}")
 
 
-def _checked_params(ask: Ask, job_type: str, params: Mapping[str, Any]) -> str:
-    handler, known = ask.registry.handlers.get(job_type), ask.registry.find(job_type)
+def _checked_params(ask: Ask, job: Job, params: Mapping[str, Any]) -> str:
+    handler, known = ask.registry.handlers.get(job.job_type), ask.registry.find(job.job_type)
     most = ask.settings.payload_max if known is None else known.force.payload_max
     if handler is not None:
-        return handler.codec.encode(params, limit_bytes=most)
-    return encode_params(params, limit_bytes=most) if known is None else encode_recorded(known, params, ask.store)
+        text = handler.codec.encode(params, limit_bytes=most)
+    else:
+        text = encode_params(params, limit_bytes=most) if known is None else encode_recorded(known, params, ask.store)
+    if SECRET in text and known is not None and (known.is_work or is_kind(job.job_type)):
+        refuse_mentions(decode_params(text), job.params)
+    return text
 
 
 def _cancel(ask: Ask, where: Where, limit: int, reason: str | None) -> Acted:

@@ -19,8 +19,10 @@ from rota.model.call import Call
 from rota.model.checks import ago, whole
 from rota.model.gate import Actor, Right
 from rota.model.kinds import is_kind
+from rota.model.params import decode_params
 from rota.model.schedule_options import OPTIONS, ScheduleOptions
 from rota.model.schedules import Fate, Schedule, ScheduleState, next_due
+from rota.model.secret_params import SECRET, refuse_mentions
 from rota.model.shapes import NAME_MAX, Limit, Name, Organization, Params, Shape
 from rota.model.values import LATEST, Job, undashed
 from rota.operation import Ask, Resource, operation
@@ -284,6 +286,8 @@ def fired(ask: Ask, schedule: Schedule, params: Params | None, who: Actor) -> Jo
         session.registry.organization(schedule.organization, store, now)
         merged = {**schedule.params, **(params or {})}
         row = DueRows(session.registry, session.ids, session.rng).build(schedule, merged, now=now, run_at=now)
+        if params and SECRET in row.params:
+            _refuse_mentions(ask, schedule, decode_params(row.params))
         if not is_kind(template):
             # SQL and commands run with the rights of their owner, also when somebody else has them executed.
             row.owner = who.name
@@ -294,6 +298,15 @@ def fired(ask: Ask, schedule: Schedule, params: Params | None, who: Actor) -> Jo
             continue
         session.poke()
         return store.job(enqueued.job_id) or job_of(row, enqueued, now)
+
+
+def _refuse_mentions(ask: Ask, schedule: Schedule, params: dict[str, Any]) -> None:
+    """Refuse params that mention a secret where the definition does not: whoever starts a job may not have it read or show one."""
+    known = ask.registry.find(schedule.job_type)
+    if known is None or not (known.is_work or is_kind(schedule.job_type)):
+        return
+    of_job = {} if schedule.own is None else schedule.own.defaults.get("default_params", {})
+    refuse_mentions(params, {**of_job, **(known.force.default_params or {}), **schedule.params})
 
 
 def _check_cursor(cursor: LedgerCursor) -> None:
@@ -321,7 +334,7 @@ def _change(ask: Ask, name: str, edit: Callable[[Schedule], Schedule], organizat
             raise ChangedMeanwhile(f"schedule {schedule.name!r}", has=schedule.version, given=version)
         after = edit(schedule)
         if (after.template, after.params, after.timing) != (schedule.template, schedule.params, schedule.timing):
-            session.registry.refuse_unfit(who, after.template)
+            session.registry.refuse_unfit(who, after.job_type)
         return after
 
     return schedule_view(edited(session, present.id, change, who))

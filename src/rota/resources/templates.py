@@ -19,6 +19,7 @@ from rota.model.definitions import Template, TemplateState
 from rota.model.gate import Right
 from rota.model.kinds import RUNNER, check_type_name
 from rota.model.schedules import IN_WORDS, JobKind, Schedule, ScheduleState
+from rota.model.secret_params import named_secrets, refuse_unnamed
 from rota.model.secrets import check_secret_name
 from rota.model.shapes import Params, Priority, Shape, Span
 from rota.model.templates import FIELDS, OF_THE_HANDLER, Rate, Spec, as_object, check_defaults, from_object, in_force, spec_of
@@ -252,7 +253,9 @@ def work_template(ask: Ask, name: str, work: Work, spec: Spec) -> Template:
     said = as_object(spec)
     refuse_handler(name, work.kind, said)
     defaults = said | {"executor": RUNNER} | work.defaults
-    check_defaults(in_force(name, ask.settings, from_object(defaults), Spec()), handler=None)
+    force = in_force(name, ask.settings, from_object(defaults), Spec())
+    check_defaults(force, handler=None)
+    refuse_unnamed(force.default_params, named_secrets(defaults))
     return msgspec.structs.replace(new_template(ask, name), kind=work.kind, body=work.body, defaults=defaults)
 
 
@@ -289,6 +292,8 @@ def check_overrides(ask: Ask, name: str, overrides: dict[str, object]) -> None:
         code, people = (Spec(), {}) if known is None else (known.code, as_object(known.people))
         force = in_force(name, ask.settings, code, from_object(people | overrides))
         check_defaults(force, handler=None if known is None else known.handler)
+        if known is not None and known.is_work and known.record is not None:
+            refuse_unnamed(force.default_params, named_secrets(known.record.defaults))
 
 
 def new_template(ask: Ask, name: str, state: TemplateState = TemplateState.ENABLED) -> Template:

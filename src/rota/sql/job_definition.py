@@ -10,17 +10,18 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import UNSET
 
-from rota.errors import InvalidInput, InvalidSchedule
+from rota.errors import ChangedMeanwhile, InvalidInput, InvalidSchedule
 from rota.model.backoff import Backoff
 from rota.model.definitions import TemplateState, unfit_for_schedules
-from rota.model.gate import Actor, Right, Scope
-from rota.model.kinds import EXTERNAL_TYPE, is_kind, sql_type
+from rota.model.gate import Actor, Right, Role, Scope
+from rota.model.kinds import EXTERNAL_TYPE, OWNER_ROLE, is_kind, sql_type
 from rota.model.schedules import CatchUp, JobKind, Kind, OnCompletion, Overlap, OwnTemplate, Schedule, ScheduleState
+from rota.model.secret_params import mentioned_anew
 from rota.model.settings import Settings
 from rota.model.values import SECOND, Instant, moment_of
 from rota.schedule_edits import built, changed, renamed
 from rota.sql.execution import Execution, Refusal, not_yet
-from rota.sql.job_rights import check_use, without_connection
+from rota.sql.job_rights import check_mentions, check_named, check_use, without_connection
 from rota.sql.job_statements import lacking
 from rota.sql.parser import parse
 from rota.sql.render import render
@@ -61,8 +62,10 @@ def new_job(run: Execution, name: str, clauses: Clauses, who: Actor) -> Schedule
     _check_future(clauses, now, clauses.timezone or "UTC")
     own = _new_own(run, clauses, session.ids.take(1, now)[0], who)
     options = options_of(clauses, clauses.timezone or "UTC")
+    check_named(options.get("params", {}), own)
     new = built(session, name, {"template": name, **options}, who, now, own=own)
     new = msgspec.structs.replace(new, state=clauses.state or ScheduleState.ENABLED, run_as=clauses.run_as or None)
+    new = owned(run, new, who)
     check_use(run, new, who)
     return _in_state(run, new, who)
 
@@ -73,7 +76,7 @@ def alteration(run: Execution, job: Schedule, statement: AlterJob, who: Actor) -
     _check_parents(run, clauses, job.organization)
     if job.own is None:
         _refuse_shared(job, clauses)
-    borrows = any(getattr(clauses, part) is not UNSET for part in BORROWED)
+    borrows = _borrows(run, job, clauses, who)
     work = None
     if job.own is not None and (clauses.body is not UNSET or clauses.connection is not UNSET):
         body = body_of(job.own) if clauses.body is UNSET else clauses.body
@@ -83,6 +86,9 @@ def alteration(run: Execution, job: Schedule, statement: AlterJob, who: Actor) -
     def altered(present: Schedule, now: Instant) -> Schedule:
         zone = present.timing.timezone if clauses.timezone is UNSET else clauses.timezone or "UTC"
         _check_future(clauses, now, zone)
+        if borrows and _lent(present) != _lent(job):
+            # What was checked is not what would be written.
+            raise ChangedMeanwhile(f"job {job.name}", has=present.version, given=job.version)
         after = present
         if present.own is not None:
             after = msgspec.structs.replace(present, own=_changed_own(run, present.own, clauses, work))
@@ -90,8 +96,10 @@ def alteration(run: Execution, job: Schedule, statement: AlterJob, who: Actor) -
                 after = msgspec.structs.replace(after, run_as=clauses.run_as)
             if borrows:
                 # It runs with the rights of its owner: nobody borrows those of another by an edit.
-                after = msgspec.structs.replace(after, created_by=who.name)
+                after = owned(run, after, who)
         options = options_of(clauses, zone, present)
+        if after.own is not None:
+            check_named(options.get("params", after.params), after.own)
         after = changed(session, after, options, now) if options else after
         _check_completion(after, clauses)
         if clauses.state is not UNSET:
@@ -106,7 +114,37 @@ def alteration(run: Execution, job: Schedule, statement: AlterJob, who: Actor) -
 
 
 BORROWED = ("body", "connection", "run_as", "secrets")
-"""Clauses by which a job uses rights of its owner: who changes one must have those rights, and becomes the owner."""
+"""Clauses by which a job uses rights of its owner: who changes one must have those rights, and becomes the owner.
+
+So does who changes PARAMS, if they mention a secret in another place than before.
+"""
+
+
+def _borrows(run: Execution, job: Schedule, clauses: Clauses, who: Actor) -> bool:
+    """Say whether these clauses change what a job of its own has of its owner; refuse secrets that the author may not use."""
+    params = {} if clauses.params is UNSET else msgspec.json.decode(clauses.params)
+    known = run.ask.registry.find(job.job_type)
+    is_work = is_kind(job.job_type) or (known is not None and known.is_work)
+    mentioned = mentioned_anew(params, job.params) if is_work else set()
+    if job.own is not None:
+        return bool(mentioned) or any(getattr(clauses, part) is not UNSET for part in BORROWED)
+    check_mentions(run, job, mentioned, who)
+    return False
+
+
+def owned(run: Execution, job: Schedule, who: Actor) -> Schedule:
+    """Return a job that runs with the rights of an actor; the role of one who is not a user of the store is kept with it."""
+    assert job.own is not None  # noqa: S101 - the caller looked
+    defaults = {name: value for name, value in job.own.defaults.items() if name != OWNER_ROLE}
+    if is_kind(job.own.job_type) and who.role is not Role.MANAGER and who.name not in run.ask.registry.users:
+        defaults[OWNER_ROLE] = str(who.role)
+    own = msgspec.structs.replace(job.own, defaults=defaults)
+    return msgspec.structs.replace(job, created_by=who.name, own=own)
+
+
+def _lent(job: Schedule) -> tuple[object, ...]:
+    """Return what a job has of its owner, and whose it is."""
+    return job.own, job.run_as, job.params, job.created_by
 
 
 def options_of(clauses: Clauses, zone: str, before: Schedule | None = None) -> dict[str, Any]:
@@ -271,6 +309,8 @@ def _work(run: Execution, body: Body, connection: str | None, organization: str,
         # A procedure of the database, with its arguments as literals.
         return _Work(JobKind.PROCEDURE, sql_type(organization, connection), _call_text(_literal(run, body)))
     handler = ".".join(body.procedure)
+    if is_kind(handler):
+        raise _no_procedure(handler)
     run.ask.registry.sync(run.ask.store, run.ask.now)
     run.ask.registry.refuse_unfit(who, handler)
     call = _literal(run, body)

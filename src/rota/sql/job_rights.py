@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+from typing import Any
+
 import msgspec
 
 from rota.compose import make_checker
 from rota.errors import InvalidOption, NotFound, RotaError
 from rota.model.connections import Connection, DatabaseKind
-from rota.model.gate import Actor, may_run_as, uses
+from rota.model.gate import Actor, Right, may_run_as, uses
 from rota.model.grants import Holdings, TargetKind
 from rota.model.kinds import DEFAULT_CONNECTION, is_kind
 from rota.model.schedules import JobKind, OwnTemplate, Schedule, ScheduleState
-from rota.orders import database_of, passwords_of, secrets_in
+from rota.model.secret_params import named_secrets, secrets_in
+from rota.orders import database_of, passwords_of
 from rota.ports.runner import BodyRefused, UnfitDatabase, Unreachable
 from rota.sql.execution import Execution, Refusal
 
@@ -24,11 +28,14 @@ def check_use(run: Execution, job: Schedule, who: Actor) -> None:
     run.ask.registry.sync(run.ask.store, run.ask.now)
     holdings = run.ask.registry.holdings(who, run.ask.store)
     connection = connection_of(run, job) if is_kind(own.job_type) and own.kind is not JobKind.EXTERNAL else None
+    if own.kind is JobKind.EXTERNAL:
+        run.also(Right.EXTERNAL)
     if connection is not None and not uses(who, TargetKind.CONNECTION, connection.name, job.organization, holdings):
         # As if it was not there: its name is not for everybody.
         raise _unknown_connection(connection.name, job.organization)
     _check_role(run, job, who, holdings, connection)
-    _check_secrets(run, job, own, who, holdings)
+    check_named(job.params, own)
+    _check_usable(run, job, named_secrets(own.defaults), who, holdings, part="secrets")
     if connection is not None:
         _check_text(run, job, own, connection)
 
@@ -74,14 +81,32 @@ def _check_role(run: Execution, job: Schedule, who: Actor, holdings: Holdings, c
         raise Refusal("run_as", message, code="unknown_role", sqlstate="42501" if there else "42704")
 
 
-def _check_secrets(run: Execution, job: Schedule, own: OwnTemplate, who: Actor, holdings: Holdings) -> None:
+def check_mentions(run: Execution, job: Schedule, names: Collection[str], who: Actor) -> None:
+    """Refuse secrets in the params of a schedule that the author of these may not use, whoever wrote the template."""
+    if not names:
+        return
+    run.ask.registry.sync(run.ask.store, run.ask.now)
+    _check_usable(run, job, names, who, run.ask.registry.holdings(who, run.ask.store), part="params")
+
+
+def check_named(params: Mapping[str, Any], own: OwnTemplate) -> None:
+    """Refuse params that mention a secret which the job does not name."""
+    unnamed = secrets_in(params) - {*named_secrets(own.defaults)} if is_kind(own.job_type) else set()
+    if unnamed:
+        message = f"params mention the secret {min(unnamed)}, which the job does not name: add SECRETS ({min(unnamed)})"
+        raise Refusal("params", message, code="unknown_secret", sqlstate="42704")
+
+
+def _check_usable(run: Execution, job: Schedule, names: Collection[str], who: Actor, holdings: Holdings, *, part: str) -> None:
+    if not names:
+        return
     stored = run.ask.store.stored_secrets()
     of_job = {each.name for each in stored if each.job_id is not None and each.job_id.replace("-", "") == job.id}
     of_organization = {each.name for each in stored if each.job_id is None and each.organization == job.organization}
-    for name in sorted({*own.defaults.get("secrets", ()), *secrets_in(job.params)} - of_job):
+    for name in sorted({*names} - of_job):
         if name not in of_organization or not uses(who, TargetKind.SECRET, name, job.organization, holdings):
             message = f"there is no secret {name} in organization {job.organization} that you may use: SHOW SECRETS lists them"
-            raise Refusal("secrets", message, code="unknown_secret", sqlstate="42704")
+            raise Refusal(part, message, code="unknown_secret", sqlstate="42704")
 
 
 def _check_text(run: Execution, job: Schedule, own: OwnTemplate, connection: Connection) -> None:

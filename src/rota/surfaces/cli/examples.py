@@ -94,6 +94,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "worker": (
         "rota worker --app shop.jobs:rota --store /var/lib/shop/rota.db --concurrency 16",
         "rota worker --app shop.jobs:rota --queue mail,default --exclude rebuild_index",
+        "rota worker --type 'kind:sql:*' --store /var/lib/shop/rota.db",
     ),
     "serve": ("rota serve", "rota serve --store postgresql://rota@db.example.org/jobs --host 0.0.0.0 --port 8420"),
     "mcp": ("rota mcp --store /var/lib/shop/rota.db", "rota mcp --app shop.jobs:rota --as ada"),

@@ -149,14 +149,14 @@ SELECT template_id, version, :schedule_id, kind, job_type, body, defaults, :acto
 SELECT kind, job_type, body, defaults, created_by, created_at FROM template_versions WHERE template_id = :template_id AND version = :version;
 
 -- name: work_of_job
--- What a job was defined as when it was enqueued; a template that keeps no versions is as it is now.
-SELECT coalesce(v.kind, t.kind), CASE WHEN v.version IS NULL THEN t.body ELSE v.body END, coalesce(v.defaults, t.defaults), t.name,
-       replace(j.schedule_id::text, '-', ''), j.run_as, coalesce(v.created_by, t.created_by), t.organization_id IS NULL
+-- What a job was defined as when it was enqueued, and never anything else: another version may be somebody else's. A shared template has
+-- versions that only its options have, which keep the work of the one before.
+SELECT v.kind, v.body, v.defaults, t.name, replace(j.schedule_id::text, '-', ''), j.run_as, v.created_by, t.organization_id IS NULL
   FROM job_facts AS j JOIN templates AS t ON t.template_id = j.template_id
-  LEFT JOIN template_versions AS v ON v.template_id = j.template_id
+  JOIN template_versions AS v ON v.template_id = j.template_id
        AND v.version = (SELECT max(o.version) FROM template_versions AS o
                          WHERE o.template_id = j.template_id AND o.version <= (j.meta::json ->> 'template_version')::bigint)
- WHERE j.number = :number;
+ WHERE j.number = :number AND (t.organization_id IS NULL OR v.version = (j.meta::json ->> 'template_version')::bigint);
 
 -- name: forget_versions
 -- Versions that are not in force any more, and that no job names. Those of shared templates stay while there is the template.
@@ -256,7 +256,7 @@ VALUES (:schedule_id, :organization_id, :template_id, :name, :description, :kind
        catch_up = excluded.catch_up, catch_up_lateness = excluded.catch_up_lateness, catch_up_count = excluded.catch_up_count,
        overlap = excluded.overlap, jitter = excluded.jitter, calendar = excluded.calendar, on_completion = excluded.on_completion,
        depends_on = excluded.depends_on, run_as = excluded.run_as, cursor_at = excluded.cursor_at, next_trigger_at = excluded.next_trigger_at,
-       declared = excluded.declared, version = schedules.version + 1, updated_at = excluded.updated_at;
+       declared = excluded.declared, created_by = excluded.created_by, version = schedules.version + 1, updated_at = excluded.updated_at;
 
 -- name: set_dependencies
 -- A schedule that this one depends on has another name.

@@ -147,14 +147,14 @@ SELECT template_id, version, unhex(:schedule_id), kind, job_type, body, defaults
 SELECT kind, job_type, body, defaults, created_by, created_at FROM template_versions WHERE template_id = unhex(:template_id) AND version = :version;
 
 -- name: work_of_job
--- What a job was defined as when it was enqueued; a template that keeps no versions is as it is now.
-SELECT coalesce(v.kind, t.kind), iif(v.version IS NULL, t.body, v.body), coalesce(v.defaults, t.defaults), t.name,
-       lower(hex(j.schedule_id)), j.run_as, coalesce(v.created_by, t.created_by), t.organization_id IS NULL
+-- What a job was defined as when it was enqueued, and never anything else: another version may be somebody else's. A shared template has
+-- versions that only its options have, which keep the work of the one before.
+SELECT v.kind, v.body, v.defaults, t.name, lower(hex(j.schedule_id)), j.run_as, v.created_by, t.organization_id IS NULL
   FROM jobs AS j CROSS JOIN templates AS t ON t.template_id = j.template_id
-  LEFT JOIN template_versions AS v ON v.template_id = j.template_id
+ CROSS JOIN template_versions AS v ON v.template_id = j.template_id
        AND v.version = (SELECT max(o.version) FROM template_versions AS o
                          WHERE o.template_id = j.template_id AND o.version <= j.meta ->> 'template_version')
- WHERE j.number = :number;
+ WHERE j.number = :number AND (t.organization_id IS NULL OR v.version = j.meta ->> 'template_version');
 
 -- name: forget_versions
 -- Versions that are not in force any more, and that no job names. Those of shared templates stay while there is the template.
@@ -245,7 +245,7 @@ VALUES (unhex(:schedule_id), :organization_id, unhex(:template_id), :name, :desc
        catch_up = excluded.catch_up, catch_up_lateness = excluded.catch_up_lateness, catch_up_count = excluded.catch_up_count,
        overlap = excluded.overlap, jitter = excluded.jitter, calendar = excluded.calendar, on_completion = excluded.on_completion,
        depends_on = excluded.depends_on, run_as = excluded.run_as, cursor_at = excluded.cursor_at, next_trigger_at = excluded.next_trigger_at,
-       declared = excluded.declared, version = schedules.version + 1, updated_at = excluded.updated_at;
+       declared = excluded.declared, created_by = excluded.created_by, version = schedules.version + 1, updated_at = excluded.updated_at;
 
 -- name: set_dependencies
 -- A schedule that this one depends on has another name.
