@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sqlite3
 from contextlib import closing
@@ -11,6 +12,9 @@ import pytest
 
 from rota import Rota, Settings
 from rota.surfaces.http.pages.job import ROWS_MAX, table_of
+from tests.runners.external.stage import WAYS, Stage
+from tests.support.prepared import prepare
+from tests.support.stranger import public_folder
 from tests.surfaces.http.pages_support import HOSTILE, Browser, browsing, said
 
 SQL = "SELECT id\n  FROM orders\n WHERE region = :region"
@@ -140,8 +144,6 @@ def test_only_managers_define(people, store: Rota, name):
 
 
 def test_rows_are_a_table_with_what_the_database_said(root: Browser, store: Rota):
-    job = store.jobs.direct("by_region", {"region": "us"}) if not store.templates.get("by_region").secrets else None
-    assert job is None  # its secret is not there: a job without one shows rows
     task = store.templates.sql("all", f"SELECT id, region, NULL AS gone, '{HOSTILE.replace(chr(39), chr(39) * 2)}' AS evil FROM orders")
     store.connections.create("default", store.connections.get("shop").url)
     handle = task.enqueue()
@@ -157,6 +159,16 @@ def test_rows_are_a_table_with_what_the_database_said(root: Browser, store: Rota
     text = root.get(f"/jobs/{changed.id}").text
     assert "<dt>Rows affected</dt><dd>2</dd>" in text
     assert "No result." not in text
+
+
+def test_a_failed_command_has_its_exit_code(tmp_path):
+    with public_folder() as folder:
+        stage = Stage(folder, next(way for way in WAYS if way.root is (os.geteuid() == 0)))
+        settings = Settings(external_file=stage.config(), synchronous="NORMAL")
+        with closing(Rota(prepare(tmp_path / "rota.db"), settings=settings)) as rota, browsing(rota) as browser:
+            handle = rota.templates.command("fails", stage.script("exit 3"), max_retries=0).enqueue()
+            rota.turn()
+            assert "<dt>Exit code</dt><dd>3</dd>" in browser(None).get(f"/jobs/{handle.id}").text
 
 
 def test_only_rows_of_sql_are_a_table():
