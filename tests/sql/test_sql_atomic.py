@@ -71,7 +71,8 @@ FAILURES = {
     "a job that others depend on": ("DROP JOB a", "still_needed", "2BP01"),
     "a procedure that is not there": ("CREATE JOB c SCHEDULE = EVERY 1 HOUR CALL nothing()", "unknown_procedure", "42883"),
     "a moment that has passed": ("ALTER JOB a SET SCHEDULE = AT '2020-01-01T00:00:00Z'", "invalid_schedule", "22008"),
-    "what is not available yet": ("CREATE JOB c SCHEDULE = EVERY 1 HOUR RUN AS ops CALL report()", "not_available", "0A000"),
+    "a role for a handler": ("CREATE JOB c SCHEDULE = EVERY 1 HOUR RUN AS ops CALL report()", "sql_invalid", "0A000"),
+    "what is not available yet": ("ALTER JOB plain SET TIMEOUT = 1 HOUR", "not_available", "0A000"),
 }
 
 
@@ -79,6 +80,7 @@ FAILURES = {
 def test_a_failure_changes_nothing_and_says_so(rota, failing):
     statement, code, sqlstate = failing
     rota.sql(f"CREATE JOB there {HOURLY}")
+    rota.schedule("plain", "report", every=3600)
     before = jobs(rota), trail(rota)
     script = f"CREATE JOB a {HOURLY};\nCREATE JOB b {HOURLY_AFTER_A};\nPAUSE JOB there;\n{statement};\nDROP JOB b"
     error = refused(rota, script)
