@@ -42,6 +42,6 @@ def runs_of(rota: Rota, name: str) -> list[dict[str, Any]]:
 
 def executed(rota: Rota, name: str, params: str | None = None) -> dict[str, Any]:
     """Execute a job, turn the worker, and return the last of its runs."""
-    rota.sql(f"EXECUTE JOB {name}{'' if params is None else f' PARAMS {params!r}'}")
+    rota.sql(f"EXECUTE JOB {name}{'' if params is None else f' WITH PARAMS {params!r}'}")
     rota.turn()
     return runs_of(rota, name)[-1]

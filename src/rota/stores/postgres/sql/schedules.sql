@@ -256,7 +256,7 @@ VALUES (:schedule_id, :organization_id, :template_id, :name, :description, :kind
        catch_up = excluded.catch_up, catch_up_lateness = excluded.catch_up_lateness, catch_up_count = excluded.catch_up_count,
        overlap = excluded.overlap, jitter = excluded.jitter, calendar = excluded.calendar, on_completion = excluded.on_completion,
        depends_on = excluded.depends_on, run_as = excluded.run_as, cursor_at = excluded.cursor_at, next_trigger_at = excluded.next_trigger_at,
-       declared = excluded.declared, version = schedules.version + 1, updated_at = excluded.updated_at;
+       declared = excluded.declared, created_by = excluded.created_by, version = schedules.version + 1, updated_at = excluded.updated_at;
 
 -- name: set_dependencies
 -- A schedule that this one depends on has another name.
