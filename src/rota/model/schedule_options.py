@@ -53,7 +53,7 @@ class ScheduleOptions(TypedDict, total=False):
     depends_on: Annotated[
         Sequence[str] | str | None, Shape("Schedules whose jobs must complete first.", ["extract"], "NAME", wire=list[str])
     ]
-    run_as: Annotated[str | None, Shape("Not available yet: any role is refused.", metavar="ROLE")]
+    run_as: Annotated[str | None, Shape("Any role is refused: only jobs that SQL creates run as one.", metavar="ROLE")]
     description: Annotated[str | None, Shape("What the schedule is for.", metavar="TEXT")]
 
 
@@ -275,11 +275,11 @@ def _maybe(read: Callable[[str, Any], Any]) -> Callable[[str, Any], Any]:
 
 
 def _no_role(name: str, value: Any) -> None:
-    """Refuse a role: nothing can say yet who may run jobs as whom."""
+    """Refuse a role: a handler has the rights of its worker, and only SQL jobs run as a role."""
     if value is not None:
         raise InvalidSchedule(
-            f"{name}={value!r:.60} is not available: Rota can't grant roles to schedules yet, and jobs have the rights of their worker;"
-            " leave it out, and start a worker with other rights for the job types that need them"
+            f"{name}={value!r:.60} is not available: only SQL on a PostgreSQL connection runs as a role, by CREATE JOB … RUN AS;"
+            " leave it out, and start a worker with other rights for the handlers that need them"
         )
 
 
