@@ -73,6 +73,7 @@ FAILURES = {
     "a moment that has passed": ("ALTER JOB a SET SCHEDULE = AT '2020-01-01T00:00:00Z'", "invalid_schedule", "22008"),
     "a role that a handler can't have": ("CREATE JOB c SCHEDULE = EVERY 1 HOUR RUN AS ops CALL report()", "sql_invalid", "0A000"),
     "a connection that is not there": ("CREATE JOB c SCHEDULE = EVERY 1 HOUR CONNECTION = dw AS 'SELECT 1'", "unknown_connection", "42704"),
+    "what is not available yet": ("ALTER JOB plain SET TIMEOUT = 1 HOUR", "not_available", "0A000"),
 }
 
 
@@ -80,6 +81,7 @@ FAILURES = {
 def test_a_failure_changes_nothing_and_says_so(rota, failing):
     statement, code, sqlstate = failing
     rota.sql(f"CREATE JOB there {HOURLY}")
+    rota.schedule("plain", "report", every=3600)
     before = jobs(rota), trail(rota)
     script = f"CREATE JOB a {HOURLY};\nCREATE JOB b {HOURLY_AFTER_A};\nPAUSE JOB there;\n{statement};\nDROP JOB b"
     error = refused(rota, script)

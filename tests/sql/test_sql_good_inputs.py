@@ -25,15 +25,14 @@ LATER = {
     "REVOKE": "grants have tests of their own",
     "CREATE ROLE": "roles have tests of their own",
     "DROP ROLE": "roles have tests of their own",
-    "SHOW SECRETS": "secrets are not available yet",
-    "ALTER JOB j SET SECRET": "secrets are not available yet",
-    "ALTER JOB j DROP SECRET": "secrets are not available yet",
+    "SHOW SECRETS": "secrets have tests of their own",
+    "ALTER JOB j SET SECRET": "secrets have tests of their own",
+    "ALTER JOB j DROP SECRET": "secrets have tests of their own",
     "SHOW NODES": "clusters are not available yet",
     "SHOW SHARDS": "clusters are not available yet",
     "ALTER SYSTEM": "stored settings have tests of their own",
 }
-"""Statements, by how they begin, and clauses that need a later part, with the reason. Bodies in SQL and commands are kept DISABLED: no
-runner is available yet."""
+"""Statements, by how they begin, and clauses that need a later part, with the reason. SQL without a connection is kept DISABLED."""
 WRITTEN, RUN = "d15f9cf4-2ab1-4e2c-9f33-0b0a6f4a0e0d", "019aec00-2ab1-7e2c-9f33-0b0a6f4a0e0d"
 """The id of a run in the inputs, and the one that takes its place: ids of runs begin with a time."""
 START = datetime(2025, 12, 1, 12, tzinfo=UTC)
@@ -110,8 +109,8 @@ Check: TypeAlias = Callable[[Outcome], object]
 
 def _sweep(seen: Outcome) -> None:
     job = seen.has("daily_sweep", description="Daily sweep/GC maintenance", body="SWEEP DATABASE", job_type="SQL", max_retries=3)
-    assert job["state"] == "DISABLED", "no runner is available yet"
-    assert "no runner for SQL jobs" in seen.results[0].notices[0].message
+    assert job["state"] == "DISABLED", "there is no connection yet"
+    assert "has none called default" in seen.results[0].notices[0].message
     assert seen.due("daily_sweep", days=2) == ["12-02 02:00:00", "12-03 02:00:00"]
 
 
@@ -320,7 +319,7 @@ CASES: dict[int, tuple[str, Check]] = {
     17: (JOB, lambda seen: seen.has("job_name", job_class="LOCAL_SAFE", partition_strategy="SINGLE_SHARD", partition_shard="shard")),
     18: (JOB, lambda seen: seen.has("job_name", job_type="SQL", body="UPDATE t SET a = 1", state="DISABLED", template_version=2)),
     19: (JOB, lambda seen: seen.has("job_name", job_type="PROCEDURE", body="p()", state="ENABLED", template_version=2)),
-    20: (JOB, lambda seen: seen.has("job_name", job_type="EXTERNAL", body="/opt/x --y", state="DISABLED")),
+    20: (JOB, lambda seen: seen.has("job_name", job_type="EXTERNAL", body="/opt/x --y", state="ENABLED")),
     21: (JOB, lambda seen: seen.has("job_name", state="DISABLED", max_retries=2, next_run_time=None)),
     22: (f"{JOB}; EXECUTE JOB job_name", _dropped(0)),
     23: (f"{JOB}; EXECUTE JOB job_name", _dropped(2)),

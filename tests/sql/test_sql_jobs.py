@@ -7,11 +7,17 @@ from datetime import UTC, datetime
 
 import pytest
 
-from rota import Rota
+from rota import Rota, Settings
 from rota.errors import Refused
 from rota.model.states import Status
+from tests.sql.sql_support import create_connection
 from tests.sql.test_sql_run import HOURLY, refused
 from tests.support.clock import ManualClock
+
+
+@pytest.fixture
+def settings(tmp_path):
+    return Settings(sql_paths=str(tmp_path))
 
 
 def facts(rota: Rota, name: str) -> dict[str, object]:
@@ -99,17 +105,34 @@ def test_classes_and_partitions_are_stored(rota):
     ]
 
 
-@pytest.mark.parametrize("body", ["AS 'SELECT 1'", "EXEC '/usr/bin/true'"])
 @pytest.mark.parametrize("state", ["", "ENABLED", "STATE = PAUSED"])
-def test_a_body_that_nothing_can_run_yet_is_stored_disabled_with_a_notice(rota, body, state):
-    (result,) = rota.sql(f"CREATE JOB a SCHEDULE = EVERY 1 HOUR {state} {body}")
+def test_sql_that_has_no_connection_yet_is_stored_disabled_with_a_notice_and_enabled_once_it_has(rota, state, tmp_path):
+    (result,) = rota.sql(f"CREATE JOB a SCHEDULE = EVERY 1 HOUR {state} AS 'SELECT 1'")
     assert [notice.sqlstate for notice in result.notices] == ["01000"]
-    assert "no runner" in result.notices[0].message
+    assert "has none called default" in result.notices[0].message
     assert (facts(rota, "a")["state"], facts(rota, "a")["next_run_time"]) == ("DISABLED", None)
     (again,) = rota.sql("ENABLE JOB a")
     assert again.notices
     assert facts(rota, "a")["state"] == "DISABLED"
-    assert refused(rota, "EXECUTE JOB a").sqlstate == "0A000"
+    rota.sql("EXECUTE JOB a")
+    rota.turn()
+    assert runs(rota, "a")[0]["state"] == "PENDING", "it waits for the connection"
+    create_connection(rota, "default", tmp_path / "data.db")
+    (enabled,) = rota.sql("ENABLE JOB a")
+    assert enabled.notices == ()
+    assert facts(rota, "a")["state"] == "ENABLED"
+    rota.turn()
+    assert runs(rota, "a")[0]["state"] == "COMPLETED"
+
+
+@pytest.mark.parametrize(("state", "stored"), [("", "ENABLED"), ("ENABLED", "ENABLED"), ("STATE = PAUSED", "PAUSED")])
+def test_a_command_is_stored_as_it_is_said_and_waits_for_a_worker_that_runs_commands(rota, state, stored):
+    (result,) = rota.sql(f"CREATE JOB a SCHEDULE = EVERY 1 HOUR {state} EXEC '/usr/bin/true'")
+    assert result.notices == ()
+    assert facts(rota, "a")["state"] == stored
+    rota.sql("EXECUTE JOB a")
+    rota.turn()
+    assert runs(rota, "a")[0]["state"] == "PENDING"
 
 
 def test_a_body_that_is_disabled_has_no_notice(rota):

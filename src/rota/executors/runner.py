@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from threading import Condition, RLock, Thread, Timer
+from traceback import format_exc
 
 import msgspec
 
@@ -58,6 +59,7 @@ class RunControl:
         self.asked_at = 0.0
         self._partial = dict.fromkeys(Stream, b"")
         self._redactors: dict[Stream, Redactor] = {}
+        self.redactor = Redactor(())
 
     def reason(self) -> StopReason | None:
         """Return why the attempt is to stop."""
@@ -98,8 +100,13 @@ class RunControl:
 
     def redact(self, redactor: Redactor) -> None:
         """Keep secrets out of the log from now on; each stream has its own memory of what came before."""
+        self.redactor = redactor
         if redactor:
             self._redactors = {stream: redactor.another() for stream in Stream}
+
+    def report(self, message: str, *args: object) -> None:
+        """Log an exception that is being handled, without the values of secrets that its text may have."""
+        log.error("%s\n%s", message % args, self.redactor.text(format_exc()))
 
     def end_output(self) -> None:
         """Put what has no end of line into the log, too."""
@@ -152,8 +159,8 @@ class RunControl:
                 return
             try:
                 calls[which]()
-            except Exception:
-                log.exception("could not stop job %s; it is given up if it does not end", self.job.number)
+            except Exception:  # noqa: BLE001 - whatever it is, the job is given up in the end
+                self.report("could not stop job %s; it is given up if it does not end", self.job.number)
 
 
 def perform(control: RunControl, runners: Mapping[str, MakeRunner], settings: Settings) -> Outcome:
@@ -169,6 +176,9 @@ def perform(control: RunControl, runners: Mapping[str, MakeRunner], settings: Se
         return Failed(str(error), error_code=error.code)
     except RotaError as error:
         return Failed(str(error)[: settings.error_max], permanent=True, error_code=error.code)
+    except Exception as error:  # noqa: BLE001 - whatever happens is an outcome
+        control.report("what job %s is to do could not be found out", job.number)
+        return Failed(f"what this job does could not be found out: {type(error).__name__}; the log of the worker says more")
     make = runners.get(order.kind)
     if make is None:
         return Failed(f"this worker does not run {order.kind.upper()} jobs", error_code="no_runner")
@@ -176,9 +186,9 @@ def perform(control: RunControl, runners: Mapping[str, MakeRunner], settings: Se
     control.redact(redactor)
     try:
         return redacted(make().run(order, control), redactor)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - whatever happens is an outcome
         # A runner's own mistake: its text could have anything in it, so only its class is kept with the run.
-        log.exception("the runner of %s jobs failed", order.kind.upper())
+        control.report("the runner of %s jobs failed at job %s", order.kind.upper(), job.number)
         return Failed(f"the runner of {order.kind.upper()} jobs failed: {type(error).__name__}; the log of the worker says more")
     finally:
         control.end_output()

@@ -204,10 +204,16 @@ def change(db: Db, schedule_id: str, change_: Change, actor: Actor, now: Instant
     if after.name != before.name:
         _follow_name(db, before, after.name, now)
     written = _there(db, schedule_id)
-    names = ({}, {}) if after.name == before.name else ({"name": before.name}, {"name": after.name})
-    if names[0] or said(before) != said(written):
-        _audit(db, actor, now, "schedule.edit", after, before=names[0] | said(before), after=names[1] | said(written))
+    was, is_now = ({**_moved(one, other), **said(one)} for one, other in ((before, written), (written, before)))
+    if was != is_now:
+        _audit(db, actor, now, "schedule.edit", after, before=was, after=is_now)
     return written
+
+
+def _moved(one: Schedule, other: Schedule) -> dict[str, Any]:
+    """Return the name and the owner of a schedule, where another version of it has others."""
+    shown = {"name": (one.name, other.name), "owner": (one.created_by, other.created_by)}
+    return {field: mine for field, (mine, theirs) in shown.items() if mine != theirs}
 
 
 def _audit(db: Db, actor: Actor, now: Instant, action: str, schedule: Schedule, *, before: Any = None, after: Any = None) -> None:

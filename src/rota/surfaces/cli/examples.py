@@ -69,7 +69,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "rota grant create 'CREATE JOB' operators --kind ROLE --grant-option",
         "rota grant create 'VIEW JOB HISTORY' PUBLIC",
     ),
-    "secret key": ("(umask 077; rota secret key > /etc/rota/master-key)",),
+    "secret key": ("rota secret key", "(umask 077; rota secret key > /etc/rota/master-key)"),
     "secret create": ("rota secret create DB_PASSWORD < password.txt",),
     "secret set": ("rota secret set DB_PASSWORD", "pass show database | rota secret set DB_PASSWORD --job nightly"),
     "secret rotate": ("rota secret rotate",),
