@@ -393,7 +393,8 @@ SMALL_INDEXES = {
     "bereft",  # of open edges, up to a bound
     "schedule_ids",  # of all schedules, as `schedules`, when those can't be read whole
     "stray_runs",  # of the queue, up to a bound
-    "stored_secrets",  # of secrets, when somebody lists them
+    "stored_secret",  # of secrets, before one is changed
+    "stored_secrets",  # the same, when somebody lists them
     "users_of_connection",  # of definitions, before a connection is dropped
     "jobs_naming_secret",  # the same, before a secret is
     # `rota doctor` with --full, or `rota repair`
