@@ -328,18 +328,23 @@ def test_names_that_begin_like_a_kind_are_refused_everywhere(rota, tmp_path, nam
         rota.templates.update(name, handler="shop.mail:send")
     with pytest.raises(InvalidName, match="begins with 'kind:'"):
         rota.job(name=name)(lambda: None)
-    with pytest.raises(InvalidName, match="begins with 'kind:'"):
+    with pytest.raises(UnknownTemplate, match="no template 'kind:"):
         rota.enqueue(name)
-    with pytest.raises(InvalidName, match="begins with 'kind:'"):
+    with pytest.raises(UnknownTemplate, match="no template 'kind:"):
         rota.enqueue_many([(name, {})])
     with pytest.raises(InvalidName, match="begins with 'kind:'"):
         rota.enqueue(handler="shop.mail:send", job_type=name)
-    with pytest.raises(InvalidName, match="begins with 'kind:'"):
+    with pytest.raises(UnknownTemplate, match="no template 'kind:"):
         rota.jobs.direct(name)
     file = tmp_path / "jobs.toml"
     file.write_text(f'[templates."{name}"]\nsql = "SELECT 1"\n')
     with pytest.raises(InvalidDefinition, match="begins with 'kind:'"):
         rota.store.load(file)
+
+
+def test_what_is_not_a_text_is_refused_as_a_name(rota):
+    with pytest.raises(InvalidName, match="3 is not a template name"):
+        rota.enqueue_many([(3, {})])
 
 
 def test_a_run_of_a_job_that_sql_created_is_not_repeated_as_if_it_were_of_a_template(shop):

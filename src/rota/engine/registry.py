@@ -16,7 +16,7 @@ from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from rota.errors import InvalidHandler, InvalidOption, OrganizationUnavailable, TemplateUnavailable, UnknownOrganization, UnknownTemplate
-from rota.model.checks import guess, whole
+from rota.model.checks import check_name, guess, whole
 from rota.model.connections import Connection
 from rota.model.definitions import Organization, OrganizationState, Template, TemplateState, User
 from rota.model.gate import SYSTEM, Actor, refuse_unfit
@@ -263,16 +263,16 @@ class Registry:
         return list(self._known.values())
 
     def resolve(self, name: str, store: Store, now: Instant) -> Known:
-        """Return the template a new job is made from. What others changed meanwhile shows when the job is written."""
-        if is_kind(name):
-            # Of jobs that have a definition: enqueued by itself, it would do nothing.
-            raise self._unknown(name)
+        """Return the template a new job is made from. What others changed meanwhile shows when the job is written.
+
+        The type of a kind is none: it is of jobs that have a definition, and enqueued by itself it would do nothing.
+        """
         known = self._known.get(name) if not self._unsynced else None
         if known is None or known.template_id is None or known.state != "ENABLED" or known.broken is not None:
             self.sync(store, now)
             known = self._known.get(self.name_of(name))
         if known is None or known.template_id is None:
-            check_type_name(name, "template", self._settings.name_max)
+            check_name(name, "template", self._settings.name_max)
             raise self._unknown(name)
         if known.broken is not None:
             raise TemplateUnavailable(f"template {name!r} takes no new jobs: {known.broken}; `rota doctor` says what to do")
