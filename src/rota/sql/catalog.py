@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from enum import Enum
+from functools import cache
 from typing import Any
 from uuid import UUID, uuid5
 
@@ -125,13 +126,23 @@ _STATE_OF = {str(status): state for status, state in STATES.items()}
 
 
 def error_code_shown(code: str | None, exit_code: int | None) -> int | None:
-    """Return the number of an error: an SQLSTATE packed as PostgreSQL does, six bits a character, a code in digits, or the exit code."""
+    """Return the number of an error: an SQLSTATE packed as PostgreSQL does, a code of SQLite's, a code in digits, or the exit code."""
+    if code is not None and code.startswith("SQLITE_"):
+        return _sqlite_codes().get(code)
     if code is not None and code.isascii() and code.isdecimal() and len(code) <= 9 and len(code) != 5:
         return int(code)
     state = sqlstate_shown(code)
     if state is not None:
         return sum(((ord(character) - 48) & 63) << (6 * place) for place, character in enumerate(state))
     return exit_code
+
+
+@cache
+def _sqlite_codes() -> dict[str, int]:
+    import apsw  # noqa: PLC0415 - few errors need it
+
+    maps = (apsw.mapping_result_codes, apsw.mapping_extended_result_codes)
+    return {name: code for codes in maps for name, code in codes.items() if isinstance(name, str) and isinstance(code, int)}
 
 
 def sqlstate_shown(code: str | None) -> str | None:
@@ -265,7 +276,7 @@ RESULT = (
     Column(
         "error_code",
         Type.INTEGER,
-        "Number of the error: an SQLSTATE packed six bits a character, a code in digits, or the exit code",
+        "Number of the error: an SQLSTATE packed six bits a character, a code of SQLite, a code in digits, or the exit code",
         ("error_code", "exit_code"),
         error_code_shown,
     ),
