@@ -65,6 +65,7 @@ def openable(path, flags):
 
 
 def test_a_stranger_can_open_no_file_of_a_store_and_can_not_keep_a_dead_worker_alive(stage):
+    stage.settings["run_logs"] = "folder"
     with closing(Rota(str(stage.database))) as rota:
         rota.job(name="hold")(lambda gate: None)
         gate = stage.folder / "gate"

@@ -15,14 +15,14 @@ from rota.errors import RotaError, StoreUnusable
 from rota.model.gate import SYSTEM
 from rota.simulation import open_for_reading
 from tests.support.clock import ManualClock
-from tests.support.postgres import fresh_database
+from tests.support.postgres import EMPTY, fresh_database
 
 START = datetime(2026, 3, 2, tzinfo=UTC)
 
 
 @pytest.fixture
 def database() -> Iterator[str]:
-    with fresh_database() as url:
+    with fresh_database(like=EMPTY) as url:
         yield url
 
 
