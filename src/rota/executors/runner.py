@@ -163,7 +163,18 @@ class RunControl:
 
 
 def perform(control: RunControl, runners: Mapping[str, MakeRunner], settings: Settings) -> Outcome:
-    """Do the work of one attempt. Whatever happens is an outcome."""
+    """Do the work of one attempt, inside a span where runs are traced. Whatever happens is an outcome."""
+    if settings.traces == "off":
+        return _perform(control, runners, settings)
+    from rota.executors.traces import running  # noqa: PLC0415 - OpenTelemetry, which few programs use
+
+    with running(control.job) as ended:
+        outcome = _perform(control, runners, settings)
+        ended(outcome)
+    return outcome
+
+
+def _perform(control: RunControl, runners: Mapping[str, MakeRunner], settings: Settings) -> Outcome:
     job, attempt = control.job, control.attempt
     try:
         order = _orders.decode(attempt.ask(Request(Question.ORDER, "null")))
