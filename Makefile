@@ -49,10 +49,10 @@ test: .venv/.dev .venv/.servers $(if $(POSTGRES),.venv/postgres-$(POSTGRES)/.the
 	# Hundreds of tests start programs: what Python compiles for them is kept, and kept out of the tree.
 	export PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX="$$PWD/.venv/pycache"
 	# Four on two cores: there are always two that wait for a process, a server or the disk. tests/conftest.py says in which order.
-	suite parallel -n 4 --dist loadfile --no-loadscope-reorder -m 'not serial'
+	suite parallel --crew 4 -m 'not serial'
 	# Where nobody has said which, only the files that have some are read.
 	having() { grep -rl --include='test_*.py' "mark\.$$1" tests; }
-	suite serial -n 0 -m serial $(if $(ARGS),,$$(having serial))
+	suite serial -m serial $(if $(ARGS),,$$(having serial))
 	[ $$empty -lt 2 ] || { echo 'make test: FAILED, there are no tests'; exit 1; }
 	# Several runs, one result: their closing lines added up.
 	for name in parallel serial; do grep -E ' in [0-9.]+s' "$$log/$$name" | tail -n 1 || true; done | awk '
@@ -81,9 +81,9 @@ prove: .venv/.dev .venv/.servers ## Run what has a large number at full size, an
 	    $(BIN)/python -m pytest "$$@" $(ARGS) || code=$$?
 	    case $$code in 0) ;; 5) empty=$$((empty + 1)) ;; *) failed=1 ;; esac
 	}
-	suite -n 2 -m 'prove and not serial'
+	suite --crew 2 -m 'prove and not serial'
 	# Those that measure time run alone.
-	suite -n 0 -m 'prove and serial'
+	suite -m 'prove and serial'
 	[ $$failed = 0 ] && [ $$empty -lt 2 ]
 
 check: .venv/.dev ## Lint, check format, types and the direction of imports

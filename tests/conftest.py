@@ -16,6 +16,7 @@ import pytest
 from rota import Rota, Settings
 from tests.support import proof
 from tests.support.clock import ManualClock
+from tests.support.crew import pytest_addoption, pytest_runtestloop  # noqa: F401 - hooks of pytest
 from tests.support.pace import machine, patient
 from tests.support.prepared import prepare
 
@@ -52,12 +53,12 @@ PAIRED_UNTIL = 0.6
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Where several processes run the tests, spread the files of tests that mostly wait among those that compute.
 
     Beside each other they keep the processors busy from the beginning to the end. Those with the most such tests come first.
     """
-    if "PYTEST_XDIST_WORKER" not in os.environ:
+    if not config.getoption("crew", 0):
         return
     files: dict[Path, list[pytest.Item]] = defaultdict(list)
     for item in items:

@@ -12,9 +12,10 @@ from typing import Any
 
 import msgspec
 
-from rota.errors import InvalidDefinition, InvalidInput
+from rota.errors import InvalidDefinition, InvalidInput, InvalidOption
 from rota.model.checks import check_name
 from rota.model.definitions import TemplateState
+from rota.model.kinds import check_type_name
 from rota.model.schedule_options import OPTIONS
 from rota.model.templates import FIELDS, NULLABLE, Spec, spec_of
 
@@ -42,7 +43,9 @@ KEYS = {
     "calendars": ("days", "description", "organization"),
     "schedules": (*OPTIONS, "state", "enabled", "organization"),
 }
-"""What the tables of each kind have; templates have their FIELDS, and a state."""
+"""What the tables of each kind have; templates have their FIELDS, their WORK and a state."""
+WORK = ("sql", "command", "connection", "secrets")
+"""What a template that is SQL or a command has besides: see `Templates.define`."""
 
 
 class Location(msgspec.Struct, frozen=True):
@@ -84,6 +87,8 @@ class TemplateEntry(msgspec.Struct, frozen=True):
     """None: as it is."""
     usual: Spec = Spec()
     """Fields that the file does not set and its format has a default for: they hold unless the code or people say otherwise."""
+    work: dict[str, Any] | None = None
+    """What it does, if it is SQL or a command: some of WORK, their values not yet checked."""
 
 
 class Definitions(msgspec.Struct, kw_only=True):
@@ -157,13 +162,30 @@ def _tables(document: Mapping[str, Any], kind: str, at: Location) -> Iterator[tu
 def _template(at: Location, name: str, fields: dict[str, Any], name_max: int) -> TemplateEntry:
     said = dict(fields)
     with at.naming():
-        check_name(name, "template", name_max)
+        check_type_name(name, "template", name_max)
         state = _state(said.pop("state", None))
+        work = _work({key: said.pop(key) for key in WORK if key in said})
         unknown = [key for key in said if key not in FIELDS]
         if unknown:
-            raise at.refusal(f"there is no key {unknown[0]!r}: it has state, {', '.join(FIELDS)}")
+            raise at.refusal(f"there is no key {unknown[0]!r}: it has state, {', '.join((*FIELDS, *WORK))}")
         # TOML has no word for nothing.
-        return TemplateEntry(at, name, spec_of({key: None if _is_none(key, value) else value for key, value in said.items()}), state)
+        spec = spec_of({key: None if _is_none(key, value) else value for key, value in said.items()})
+        return TemplateEntry(at, name, spec, state, work=work)
+
+
+def _work(said: dict[str, Any]) -> dict[str, Any] | None:
+    """Return what a template does that is SQL or a command, all of one type; None: it is Python, or stays what it is."""
+    if not said:
+        return None
+    if "sql" not in said and "command" not in said:
+        raise InvalidOption(f"{min(said)} is for a template that is SQL or a command: add sql or command")
+    for key, value in said.items():
+        if key == "secrets":
+            if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+                raise InvalidOption(f"secrets={value!r:.60} is not a list of names")
+        elif not isinstance(value, str):
+            raise InvalidOption(f"{key}={value!r:.60} is not a text")
+    return said
 
 
 def _is_none(key: str, value: object) -> bool:
@@ -185,7 +207,7 @@ def _job_type(item: object, index: int, at: Location, name_max: int) -> Template
     name = item.get("type_name")
     where = Location(at.source, f"item {index} ({name})")
     with where.naming():
-        check_name(name, "template", name_max)
+        check_type_name(name, "template", name_max)
         fields = {key: value for key, value in item.items() if key not in BOOKKEEPING and key not in {"doctype", "type_name"}}
         enabled = fields.pop("is_enabled", None)
         unknown = [key for key in fields if key not in JOB_TYPE_FIELDS]

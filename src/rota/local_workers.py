@@ -26,6 +26,7 @@ from rota.model.call import NewJob
 from rota.model.checks import whole
 from rota.model.gate import Right, scope_of
 from rota.model.lanes import SERVES_ALL, Serving
+from rota.model.schedules import JobKind
 from rota.model.signals import PermanentError
 from rota.model.templates import span_of
 from rota.model.values import Origin, Run
@@ -296,9 +297,17 @@ def direct(
             scope=scope_of(who, Right.READ),
             poke=session.poke,
             sweep=partial(_recovery(session, opened).sweep, None),
-            inline_worker=partial(inline_worker, session) if name in ask.registry.handlers else None,
+            inline_worker=partial(inline_worker, session) if _runs_here(session, name) else None,
         )
         return execution.run(row, wait_s=wait_s)
+
+
+def _runs_here(session: Session, name: str) -> bool:
+    """Say whether a worker of this process could run jobs of a template."""
+    known = session.registry.find(name)
+    if known is None or not known.is_work or known.record is None:
+        return name in session.registry.handlers
+    return known.record.kind is JobKind.SQL or bool(session.settings.external_file)
 
 
 def _started(session: Session, opened: Opened, concurrency: int | None, serving: Serving) -> Driver:

@@ -7,12 +7,12 @@ its secrets are, is asked at each start.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from rota.compose import guard_process
-from rota.errors import InvalidOption, NotFound, PermissionDenied
+from rota.errors import InvalidOption, NotFound, PermissionDenied, SecretUnavailable
 from rota.model.connections import Connection
 from rota.model.gate import Actor, Right, Role, may_run_as, scope_of, uses
 from rota.model.grants import Holdings, TargetKind
@@ -25,6 +25,9 @@ from rota.model.values import Claimed, dashed
 from rota.ports.runner import Database, Order
 from rota.ports.store import Store
 from rota.session import Session
+
+if TYPE_CHECKING:
+    from rota.vault import Keyring
 
 
 def owner_of(session: Session, store: Store, name: str, organization: str, *, role: str | None = None) -> Actor:
@@ -115,15 +118,22 @@ class Orders:
         from rota.vault import open_secrets  # noqa: PLC0415 - few programs have secrets
 
         guard_process()
-        keyring = self._session.keyring()
+        keyring = self._keyring()
         opened = Secrets(open_secrets(keyring, own), open_secrets(keyring, password))
         used = tuple({each.id: each for each in (*own, *password)}.values())
         use = SecretUse(run=job.job_id, job=work.schedule_id, organization=organization, owner=who.name, secrets=used)
         self._store.note_secrets_used([use], now=self._session.clock.now())
         return opened
 
+    def _keyring(self) -> Keyring:
+        try:
+            return self._session.keyring()
+        except InvalidOption as error:
+            raise SecretUnavailable(f"no secret can be opened on this worker: {error}") from None
+
     def _sealed(self, organization: str, job: str | None, names: Collection[str]) -> Sequence[Sealed]:
-        sealed = self._store.sealed_secrets(organization, job, sorted(names)) if names else []
+        # A job is given all of its own secrets, named or not.
+        sealed = self._store.sealed_secrets(organization, job, sorted(names)) if names or job is not None else []
         missing = {*names} - {each.name for each in sealed}
         if missing:
             raise NotFound(f"there is no secret {min(missing)!r} in organization {organization!r}: create it with `rota secret set`")

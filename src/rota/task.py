@@ -7,15 +7,30 @@ import inspect
 import sys
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, Protocol, Self, TypeAlias, TypedDict, TypeVar, Unpack, cast, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Generic,
+    Literal,
+    NoReturn,
+    ParamSpec,
+    Protocol,
+    Self,
+    TypeAlias,
+    TypedDict,
+    TypeVar,
+    Unpack,
+    cast,
+    overload,
+)
 
-from rota.errors import InvalidOption, InvalidParams
+from rota.errors import InvalidOption, InvalidParams, Refused
 from rota.handle import Handle
 from rota.model.backoff import Backoff
 from rota.model.call import Call
 from rota.model.checks import unknown_option
 from rota.model.gate import Actor
-from rota.model.handler import Handler, Wrapper, function_of, inspect_handler
+from rota.model.handler import Handler, Wrapper, function_of, inspect_handler, kind_handler
 from rota.model.schedule_options import TAKEN
 from rota.model.signals import rules_of
 from rota.model.templates import FIELDS, Rate
@@ -279,6 +294,28 @@ class AsyncGeneratorContextTask(Task[P, None]):
     def __call__(self, ctx: Context, /, *args: P.args, **kwargs: P.kwargs) -> AsyncGenerator[Any, Any]:
         """Call the function itself."""
         return cast("AsyncGenerator[Any, Any]", self.__wrapped__(ctx, *args, **kwargs))
+
+
+class WorkTask(PlainTask[..., Any]):
+    """A template that is SQL or a command: its jobs can be enqueued and bound, and it is not a function that can be called."""
+
+    def __init__(self, name: str, rota: Any) -> None:
+        """Made by `rota.templates.sql` and `rota.templates.command`."""
+        super().__init__(kind_handler(name), Home(rota, _registered))
+        self.__name__ = self.__qualname__ = name
+
+    def __call__(self, /, *_args: Any, **_params: Any) -> NoReturn:
+        """Refuse: there is no function."""
+        raise Refused(f"{self.name!r} is not a Python function, and can't be called: a worker runs its jobs. Use {self.name}.enqueue(…)")
+
+    def __reduce__(self) -> Any:
+        from pickle import PicklingError  # noqa: PLC0415 - a program that pickles has imported it
+
+        raise PicklingError(f"the task {self.name!r} can't be pickled: it is in no module. Pass its name, and enqueue by that")
+
+
+def _registered(_task: Task[..., Any], _options: Mapping[str, Any]) -> None:
+    """Do nothing: the template is in the store."""
 
 
 class WithCtx(Protocol[P, R_co]):

@@ -105,8 +105,9 @@ def test_delivery_is_promised_in_the_same_words_everywhere():
     assert words in page("docs/internals/failure-model.md")
 
 
-def test_the_failure_model_names_tests_that_are_there():
-    named = set(re.findall(r"`(test_\w+)`", page("docs/internals/failure-model.md")))
+@pytest.mark.parametrize("name", ["docs/internals/failure-model.md", "docs/operations/security.md"])
+def test_tests_that_a_page_names_are_there(name):
+    named = set(re.findall(r"`(test_\w+)`", page(name)))
     texts = [path.read_text() for path in (ROOT / "tests").rglob("test_*.py")]
     there = {name for text in texts for name in re.findall(r"^def (test_\w+)", text, re.MULTILINE)}
     assert named

@@ -130,6 +130,7 @@ UNASKED = {
     "read jobs": {"wait", "overview", "sql"},
     "read statistics and the queue": {"simulate"},
     "submit jobs": {"enqueue", "enqueue_many"},
+    "manage templates": {"templates.sql", "templates.command"},
     "operate workers, pauses, recovery and transactions": {"running", "transaction", "store.promote", "store.reopen"},
 }
 """Calls that are not operations, and ask the gate themselves."""

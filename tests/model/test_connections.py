@@ -24,7 +24,7 @@ def checked(base: Connection = WAREHOUSE, **fields: object) -> Connection:
     [
         ("postgresql://wh/dw", DatabaseKind.POSTGRESQL),
         ("postgres://wh:5433/dw", DatabaseKind.POSTGRESQL),
-        ("postgresql://[::1]:5432/dw?sslmode=verify-full&connect_timeout=3", DatabaseKind.POSTGRESQL),
+        ("postgresql://[::1]:5432/dw?sslmode=verify-full&channel_binding=require", DatabaseKind.POSTGRESQL),
     ],
 )
 def test_an_address_of_postgresql_is_taken_as_it_is(url, kind):

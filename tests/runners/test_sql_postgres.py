@@ -17,6 +17,7 @@ import psutil
 import psycopg
 import pytest
 
+from rota.model.connections import URL_OPTIONS
 from rota.model.decide import Completed, Failed, Interrupted, Stopped, TimedOut
 from rota.model.schedules import JobKind
 from rota.model.settings import Settings
@@ -627,6 +628,10 @@ def test_a_url_that_says_too_much_or_too_little_is_refused(runner, server, chang
     assert "eim12" not in str(refused.value)
     outcome = runner.run(order("SELECT 1", database(server, **change)), RunControl())
     assert outcome.permanent
+
+
+def test_a_connection_takes_the_options_that_its_runner_takes():
+    assert postgres_session.ALLOWED - {"host", "port", "dbname", "user"} == URL_OPTIONS
 
 
 def test_the_workers_own_ways_to_log_in_are_not_used(runner, server, monkeypatch, tmp_path):

@@ -64,7 +64,7 @@ def page() -> str:
                     (code("AS 'sql'"), "SQL to execute."),
                     (
                         code("CALL procedure([argument, …] [name => argument, …])"),
-                        "A procedure to call with literals, by place or by name: `'text'`, `1`, `NULL`, `TRUE`, `:name`.",
+                        "A registered handler, or with `CONNECTION` a procedure, to call with `'text'`, `1`, `NULL`, `TRUE` or `:name`.",
                     ),
                     (code("EXEC '/path/to/program argument'"), "A command to run, by its absolute path and without a shell."),
                 ),

@@ -71,7 +71,8 @@ FAILURES = {
     "a job that others depend on": ("DROP JOB a", "still_needed", "2BP01"),
     "a procedure that is not there": ("CREATE JOB c SCHEDULE = EVERY 1 HOUR CALL nothing()", "unknown_procedure", "42883"),
     "a moment that has passed": ("ALTER JOB a SET SCHEDULE = AT '2020-01-01T00:00:00Z'", "invalid_schedule", "22008"),
-    "a role for a handler": ("CREATE JOB c SCHEDULE = EVERY 1 HOUR RUN AS ops CALL report()", "sql_invalid", "0A000"),
+    "a role that a handler can't have": ("CREATE JOB c SCHEDULE = EVERY 1 HOUR RUN AS ops CALL report()", "sql_invalid", "0A000"),
+    "a connection that is not there": ("CREATE JOB c SCHEDULE = EVERY 1 HOUR CONNECTION = dw AS 'SELECT 1'", "unknown_connection", "42704"),
     "what is not available yet": ("ALTER JOB plain SET TIMEOUT = 1 HOUR", "not_available", "0A000"),
 }
 

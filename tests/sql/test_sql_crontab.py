@@ -48,6 +48,7 @@ def test_each_line_becomes_a_job_that_runs_as_it_did_in_cron(rota):
     assert report.written
     assert report.complete
     assert stored(rota) == COMMANDS
+    assert {state for (state,) in rota.sql("SELECT state FROM sys.jobs")[0].rows} == {"ENABLED"}
     ((_, statement),) = rota.sql("SHOW CREATE JOB backup_2")[0].rows
     for clause in (
         "SCHEDULE = CRON '30 2 * * MON-FRI'",
@@ -149,7 +150,9 @@ def test_a_failure_in_the_middle_leaves_nothing(rota, monkeypatch):
 
 
 def test_jobs_can_be_created_disabled(rota):
-    taken(rota, disabled=True)
+    report = taken(rota, disabled=True)
+    assert LineNotice((), crontab_import.DISABLED) in report.notices
+    assert LineNotice((), crontab_import.ENABLED) not in report.notices
     assert {state for (state,) in rota.sql("SELECT state FROM sys.jobs")[0].rows} == {"DISABLED"}
 
 
@@ -170,7 +173,7 @@ def test_what_workers_need_and_what_differs_is_named_for_new_lines(rota):
     assert notices["due"].lines == (3,)
     assert "Europe/Berlin jumps over" in notices["due"].text
     assert report.zoneless == [1]
-    assert LineNotice((), crontab_import.AS_CRON) in report.notices
+    assert report.notices[-2:] == [LineNotice((), crontab_import.AS_CRON), LineNotice((), crontab_import.ENABLED)]
     assert "line 1, user root" in rota.sql("SHOW CREATE JOB x")[0].rows[0][1]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import shutil
 import tempfile
 from functools import cache
@@ -9,8 +10,6 @@ from pathlib import Path
 
 from rota.model.settings import Settings
 from rota.stores.sqlite import SqliteStore
-
-_folder = tempfile.TemporaryDirectory(prefix="rota-prepared-")
 
 
 def prepare(path: Path) -> Path:
@@ -22,7 +21,9 @@ def prepare(path: Path) -> Path:
 
 @cache
 def _template() -> Path:
-    path = Path(_folder.name) / "rota.db"
+    folder = tempfile.mkdtemp(prefix="rota-prepared-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    path = Path(folder) / "rota.db"
     store = SqliteStore(path, Settings())
     store.migrate(now=0)
     store.close()

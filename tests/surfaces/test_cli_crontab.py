@@ -58,6 +58,7 @@ def test_a_process_of_its_own_imports_a_crontab_and_prints_a_table_and_notes(cli
     assert "note: line 3: no CRON_TZ, so due in UTC, the time zone of this machine; --timezone sets another" in notes
     assert any(note.startswith("note: line 2: MAILTO=ops@example.org: Rota sends no mail") for note in notes)
     assert any(note.startswith("note: line 5: /bin/sh must be on the allowlist of the workers (ROTA_EXTERNAL_FILE)") for note in notes)
+    assert any(note.startswith("note: the new jobs are ENABLED") for note in notes)
     assert names(cli) == ["backup", "report"]
 
 

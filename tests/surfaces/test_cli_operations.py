@@ -77,7 +77,7 @@ def test_what_python_takes_by_its_place_is_an_argument(words):
 
 def test_a_secret_is_no_argument_and_no_option():
     hidden = {words: field.name for words in MADE for field in OPERATIONS[words].fields if field.shape.hidden}
-    assert hidden == {"secret create": "value", "secret set": "value"}
+    assert hidden == {"connection rotate": "password", "secret create": "value", "secret set": "value"}
     assert all(name not in {param.name for param in COMMANDS[words].params} for words, name in hidden.items())
 
 

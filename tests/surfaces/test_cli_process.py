@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import apsw
 import pytest
 
 from rota import Rota
@@ -121,6 +122,22 @@ def test_a_worker_without_handlers_exits_with_2_and_says_what_to_do(cli, app):
     assert "--app MODULE:ATTR" in refused.stderr
     assert "ROTA_HANDLER_MODULES" in refused.stderr
     assert not cli.store.exists()
+
+
+def test_a_worker_without_handlers_runs_the_jobs_of_connections(cli, monkeypatch):
+    monkeypatch.setenv("ROTA_SQL_PATHS", str(cli.folder))
+    with contextlib.closing(apsw.Connection(str(cli.folder / "shop.db"))) as raw:
+        raw.execute("CREATE TABLE seen (a)")
+    cli.ok("template", "load", "--samples")
+    cli.ok("sql", "-c", f"CREATE CONNECTION shop URL = 'sqlite:///{cli.folder}/shop.db'")
+    cli.ok("sql", "-c", "CREATE JOB note SCHEDULE = EVERY 1 DAY CONNECTION = shop AS 'INSERT INTO seen VALUES (1)'; EXECUTE JOB note")
+    process = cli.start("worker", "--type", "kind:sql:*")
+    try:
+        eventually(lambda: [job["status"] for job in cli.lines("job", "list")] == ["COMPLETED"])
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=patient(20))
+    assert process.returncode == 0
 
 
 def test_up_without_handlers_starts_and_warns(cli):

@@ -191,3 +191,27 @@ def test_the_sample_job_is_loaded_enqueued_and_run_from_the_command_line(cli):
     done = cli.process("enqueue", "sample_job", "-p", "seconds=0.1", "--wait", "--wait-timeout", "30s", "--json")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["run"]["result"] == {"steps": 5, "attempt": 1}
+
+
+def test_sql_and_commands_are_defined_listed_and_shown(known):
+    sql = "SELECT id\n  FROM orders WHERE region = :region"
+    made = known.ok("template", "define", "by_region", "--sql", sql, "--connection", "shop", "--secrets", "a", "--secrets", "b")
+    assert "kind        SQL" in made
+    assert "handler" not in made
+    known.ok("template", "define", "backup", "--command", "/usr/bin/backup --all", "--timeout", "1h")
+    listed = known.ok("template", "list").splitlines()
+    assert [line.split()[:2] for line in listed if line.startswith(("backup", "by_region", "greet"))] == [
+        ["backup", "command"],
+        ["by_region", "SQL"],
+        ["greet", "Python"],
+    ]
+    shown = known.ok("template", "get", "by_region")
+    assert "secrets     a, b" in shown
+    assert "text        SELECT id" in shown
+    assert json.loads(known.ok("template", "get", "by_region", "--json"))["body"] == sql
+
+
+def test_what_can_not_be_defined_is_refused_with_its_reason(known):
+    assert "pass one of sql and command" in known("template", "define", "x").stderr
+    assert "use the absolute path" in known("template", "define", "x", "--command", "true").stderr
+    assert "'greet' is Python" in known("template", "define", "greet", "--sql", "SELECT 1").stderr

@@ -91,6 +91,8 @@ BY_HAND = {
     "store.promote": "the same, of a store that an operation would create",
     "sql": "each statement asks for its own right: see `rota.sql.run.DOINGS`",
     "store.reopen": "the same",
+    "templates.command": "it is `define`, which is an operation, and returns a task",
+    "templates.sql": "the same",
     "transaction": "a block; it asks the gate as it begins",
     "wait": "asks again and again while the store is away",
 }
@@ -210,6 +212,8 @@ class Pool:
                 "secret_name": st.none(),
                 "multi": st.booleans(),
             }.get(parameter)
+            if found is not None:
+                return found
         if method.startswith("secrets."):
             found = {"name": self.secret, "job": st.one_of(st.none(), self.schedule), "value": st.just("mine")}.get(parameter)
             if found is not None:
@@ -231,6 +235,8 @@ class Pool:
             ("store.load", "path"): st.just(__file__),
             ("store.promote", "target"): st.just("/nowhere/rota.db"),
             ("templates.update", "name"): st.sampled_from(TEMPLATES),
+            ("templates.sql", "sql"): st.sampled_from(["SELECT 1", ""]),
+            ("templates.command", "command"): st.sampled_from(["/usr/bin/true", "true"]),
             ("stop", "driver"): st.none(),
             # Queues are everybody's: a system manager does not name one by what marks an organization.
             ("queues.pause", "name"): st.sampled_from(["default", "mail"]),

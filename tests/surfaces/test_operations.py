@@ -49,9 +49,11 @@ NOT_HTTP = {
     "store.import_monque": "reads a file of this machine",
 }
 BY_HAND_NAMES = {
+    "command": "`templates.define`, and a task in Python",
     "if_match": "which state an edit expects",
     "promote": "no store is opened to ask for the right",
     "reopen": "the same",
+    "sql": "`templates.define`, and a task in Python",
     "url": "where the store is",
 }
 """Names of nouns that are not operations."""

@@ -1,4 +1,4 @@
-"""Nobody can say yet as whom a job is to run: a role is refused at every surface, with the remedy."""
+"""Only SQL has a role, and SQL statements set it: a role is refused at every other surface, with the remedy."""
 
 import pytest
 from starlette.testclient import TestClient

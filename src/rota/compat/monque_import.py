@@ -24,9 +24,10 @@ from rota.faces.monque import (
     schedule_of,
 )
 from rota.model.call import NewJob
-from rota.model.checks import check_name, whole
+from rota.model.checks import whole
 from rota.model.definitions import Template
 from rota.model.gate import Actor, Right, Scope, scope_of
+from rota.model.kinds import check_type_name
 from rota.model.values import Enqueued, NewRow, dashed
 from rota.model.zones import zone_of
 from rota.operation import Ask
@@ -287,7 +288,7 @@ class Import:
 
 def _check_template_name(place: DocumentPlace, name: str) -> None:
     try:
-        check_name(name, "template", 255)
+        check_type_name(name, "template", 255)
     except InvalidInput as error:
         raise InvalidImport(f"{place}: {error}", place.number) from None
 

@@ -22,7 +22,7 @@ from rota.model.definitions import Organization, OrganizationState, Template, Te
 from rota.model.gate import SYSTEM, Actor, refuse_unfit
 from rota.model.grants import Grant, Holdings, holdings_of
 from rota.model.handler import Handler, Place, Wrapper, function_of, inspect_handler
-from rota.model.kinds import RUNNER, is_kind, refuse_kind
+from rota.model.kinds import RUNNER, check_type_name, is_kind
 from rota.model.lanes import JobLane, ParamNames, Takes
 from rota.model.ordering import priority_of
 from rota.model.schedule_options import schedule_said
@@ -164,8 +164,7 @@ class Registry:
         rules: Rules | None = None,
     ) -> None:
         """Register a handler, or refuse it saying which parameter or option can't be."""
-        check_name(name, "template", self._settings.name_max)
-        refuse_kind(name)
+        check_type_name(name, "template", self._settings.name_max)
         handler = inspect_handler(name, function, executor, rules)
         present = self.handlers.get(name)
         if present is not None and name not in self._imported and not _same_function(present.function, function):
@@ -215,7 +214,8 @@ class Registry:
         other._known = dict(self._known)
         other._find, other._check = self._find, self._check
         other._imported, other._refused = dict(self._imported), dict(self._refused)
-        other._serves_kinds, other._kinds = self._serves_kinds, dict(self._kinds)
+        # It shares the handlers, and serves no kinds: what it sees may never be committed.
+        other._kinds = dict(self._kinds)
         other.organizations, other.users = dict(self.organizations), dict(self.users)
         other.connections = dict(self.connections)
         other.lanes = dict(self.lanes)
@@ -263,14 +263,14 @@ class Registry:
         return list(self._known.values())
 
     def resolve(self, name: str, store: Store, now: Instant) -> Known:
-        """Return the template a new job is made from. What others changed meanwhile shows when the job is written."""
-        if is_kind(name):
-            # Of jobs that have a definition: enqueued by itself, it would do nothing.
-            raise self._unknown(name)
+        """Return the template a new job is made from. What others changed meanwhile shows when the job is written.
+
+        The type of a kind is none: it is of jobs that have a definition, and enqueued by itself it would do nothing.
+        """
         known = self._known.get(name) if not self._unsynced else None
         if known is None or known.template_id is None or known.state != "ENABLED" or known.broken is not None:
             self.sync(store, now)
-            known = self.find(self.name_of(name))
+            known = self._known.get(self.name_of(name))
         if known is None or known.template_id is None:
             check_name(name, "template", self._settings.name_max)
             raise self._unknown(name)
@@ -330,7 +330,8 @@ class Registry:
     def sync(self, store: Store, now: Instant) -> None:
         """Bring code and record together when either has changed."""
         with self._lock:
-            own = [self._known[name] for name in self.handlers if name not in self._imported and name not in self._kinds]
+            registered = [self._known.get(name) for name in tuple(self.handlers) if name not in self._imported]
+            own = [known for known in registered if known is not None and not known.is_work]
             if self._unsynced and own:
                 store.put_templates([self._record(known, now) for known in own], actor=SYSTEM, now=now)
             version = store.definitions()
@@ -377,9 +378,12 @@ class Registry:
             self._take(template)
 
     def _take(self, template: Template) -> None:
-        name, handler = template.name, self.handlers.get(template.name)
+        name = template.name
+        if template.kind is not JobKind.PYTHON:
+            self._yield_to(name)
+        handler = self.handlers.get(name) if template.kind is JobKind.PYTHON else None
         recorded, people = from_object(template.defaults), from_object(template.overrides)
-        if handler is None or template.kind is not JobKind.PYTHON:
+        if handler is None:
             code, force = recorded, in_force(name, self._settings, recorded, people)
         elif name in self._imported:
             code = replace(recorded, executor=handler.executor)
@@ -387,8 +391,7 @@ class Registry:
         else:
             code = self._known[name].code
             force = in_force(name, self._settings, code, besides_handler(people))
-        plain = handler is None or name in self._imported or template.kind is not JobKind.PYTHON
-        digest = "" if plain or handler is None else handler.codec.digest
+        digest = "" if handler is None or name in self._imported else handler.codec.digest
         self._known[name] = Known(
             name=name,
             code=code,
@@ -402,6 +405,14 @@ class Registry:
             digest=digest,
             lane=self.lane(name, force.queue, digest),
         )
+
+    def _yield_to(self, name: str) -> None:
+        """Have no function under the name of a template that is SQL or a command: a runner does its jobs."""
+        handler = self.handlers.get(name)
+        if handler is not None and handler.executor != RUNNER:
+            del self.handlers[name]
+            self._imported.pop(name, None)
+            log.error("template %s is not Python any more: the function of this process that has its name is not called", name)
 
     def param_names(self) -> dict[tuple[str, str], ParamNames]:
         """Return the parameters behind each job type and digest."""

@@ -16,12 +16,12 @@ from rota.engine.registry import Known, Registry, override
 from rota.engine.tracing import carry
 from rota.errors import InvalidInput, InvalidOption, InvalidParams, NotFound, PermissionDenied, RotaError, TransactionMisuse
 from rota.model.call import NewJob, as_new_job, as_pair
-from rota.model.checks import check_name, line, text, when
+from rota.model.checks import line, text, when
 from rota.model.definitions import Organization
 from rota.model.dependencies import parent_rule
 from rota.model.gate import Actor, Right, refuse_unfit, scope_of
 from rota.model.handler import Handler, inspect_handler
-from rota.model.kinds import refuse_kind
+from rota.model.kinds import check_type_name
 from rota.model.lanes import queue_of
 from rota.model.params import decode_params, encode_hook, encode_params
 from rota.model.secret_params import SECRET, refuse_mentions
@@ -152,8 +152,7 @@ class Submitter:
         if ":" not in path or self._look is None:
             raise InvalidOption(f"handler={path!r} is not the place of a function: use module:function")
         job_type = job.name or path
-        check_name(job_type, "job_type", self._settings.name_max)
-        refuse_kind(job_type)
+        check_type_name(job_type, "job_type", self._settings.name_max)
         function = self._look(path)
         handler = None if function is None else self._inspected(job_type, function)
         force = in_force(job_type, self._settings, Spec() if handler is None else Spec(executor=handler.executor), Spec())

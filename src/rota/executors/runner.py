@@ -17,7 +17,7 @@ from traceback import format_exc
 
 import msgspec
 
-from rota.errors import RotaError, StoreBusy, StoreUnavailable
+from rota.errors import RotaError, SecretUnavailable, StoreBusy, StoreUnavailable
 from rota.executors.attempt import Attempt
 from rota.executors.capture import LEVEL, pieces_of
 from rota.executors.stops import forced, is_late, take_all, take_one
@@ -181,7 +181,8 @@ def _perform(control: RunControl, runners: Mapping[str, MakeRunner], settings: S
     except Cancelled:
         reason = control.reason()
         return Stopped() if reason is None else forced(job, reason)
-    except (StoreBusy, StoreUnavailable) as error:
+    except (StoreBusy, StoreUnavailable, SecretUnavailable) as error:
+        # Another worker may have the master key, and this one may get it.
         return Failed(str(error), error_code=error.code)
     except RotaError as error:
         return Failed(str(error)[: settings.error_max], permanent=True, error_code=error.code)

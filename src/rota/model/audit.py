@@ -41,6 +41,7 @@ EVENTS: dict[str, str] = {
     "job.move": "RUN_MOVED",
     "job.retry": "RUN_RETRIED",
     "group.cancel": "GROUP_CANCELLED",
+    "template.define": "TEMPLATE_MODIFIED",
     "template.set": "TEMPLATE_MODIFIED",
     "template.state": "TEMPLATE_MODIFIED",
     "template.drop": "TEMPLATE_DELETED",

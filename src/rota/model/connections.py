@@ -33,24 +33,9 @@ SCHEMES: dict[str, DatabaseKind] = {
     "sqlite": DatabaseKind.SQLITE,
 }
 """The schemes that a URL may begin with."""
-URL_OPTIONS = frozenset(
-    {
-        "application_name",
-        "channel_binding",
-        "connect_timeout",
-        "gssencmode",
-        "keepalives",
-        "keepalives_count",
-        "keepalives_idle",
-        "keepalives_interval",
-        "sslmode",
-        "sslrootcert",
-        "target_session_attrs",
-        "tcp_user_timeout",
-    }
-)
-"""What may follow the question mark of a PostgreSQL URL. Options that name a login, a host, a service or a file with passwords are not
-among them: they would take the place of what the connection says."""
+URL_OPTIONS = frozenset({"channel_binding", "sslmode", "sslrootcert", "target_session_attrs"})
+"""What may follow the question mark of a PostgreSQL URL: what runners take, too. Options that name a login, a host, a service or a file
+with passwords would take the place of what the connection says, and the rest is set by the runner."""
 EXAMPLE = "postgresql://host/database or sqlite:////folder/file.db"
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]{0,19}")
 

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from rota.errors import InvalidName
+from rota.model.checks import check_name
 from rota.model.schedules import JobKind
 from rota.model.secret_params import named_secrets
 
@@ -74,10 +75,11 @@ def is_kind(job_type: str) -> bool:
     return job_type.startswith(_PREFIX)
 
 
-def refuse_kind(name: str) -> None:
-    """Refuse the name of a template or a handler that would be taken for a kind."""
-    if is_kind(name):
-        raise InvalidName(f"the name {name!r} begins with {_PREFIX}, like the types of SQL jobs and commands: choose another")
+def check_type_name(name: object, what: str, limit: int) -> None:
+    """Refuse what can't be the name of a template, or the type of a job without one."""
+    check_name(name, what, limit)
+    if is_kind(str(name)):
+        raise InvalidName(f"the {what} name {name!r} begins with {_PREFIX!r}, as the types of SQL jobs and commands do: choose another")
 
 
 def type_in_words(job_type: str) -> str:

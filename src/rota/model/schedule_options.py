@@ -53,7 +53,7 @@ class ScheduleOptions(TypedDict, total=False):
     depends_on: Annotated[
         Sequence[str] | str | None, Shape("Schedules whose jobs must complete first.", ["extract"], "NAME", wire=list[str])
     ]
-    run_as: Annotated[str | None, Shape("Any role is refused: only jobs that SQL creates run as one.", metavar="ROLE")]
+    run_as: Annotated[str | None, Shape("Refused here: RUN AS of CREATE JOB sets the role of an SQL job.", metavar="ROLE")]
     description: Annotated[str | None, Shape("What the schedule is for.", metavar="TEXT")]
 
 
@@ -275,11 +275,11 @@ def _maybe(read: Callable[[str, Any], Any]) -> Callable[[str, Any], Any]:
 
 
 def _no_role(name: str, value: Any) -> None:
-    """Refuse a role: a handler has the rights of its worker, and only SQL jobs run as a role."""
+    """Refuse a role: only SQL that a job runs on PostgreSQL can have one, and CREATE JOB and ALTER JOB set it."""
     if value is not None:
         raise InvalidSchedule(
-            f"{name}={value!r:.60} is not available: only SQL on a PostgreSQL connection runs as a role, by CREATE JOB … RUN AS;"
-            " leave it out, and start a worker with other rights for the handlers that need them"
+            f"{name}={value!r:.60} is not available here, because only SQL has a role: leave it out, and set the role of an SQL job"
+            " with ALTER JOB … SET RUN AS"
         )
 
 

@@ -138,6 +138,10 @@ class JobKind(StrEnum):
     EXTERNAL = "external"
 
 
+IN_WORDS = {JobKind.PYTHON: "Python", JobKind.SQL: "SQL", JobKind.PROCEDURE: "a procedure", JobKind.EXTERNAL: "a command"}
+"""How messages say which kind something is."""
+
+
 class OwnTemplate(msgspec.Struct, frozen=True, kw_only=True, array_like=True, gc=False):
     """The template of a job that SQL has created: it belongs to one schedule and has its name. See `Schedule` for the order."""
 

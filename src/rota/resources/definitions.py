@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from functools import partial
 
 import msgspec
+from msgspec import UNSET
+from msgspec.structs import replace
 
 from rota.definitions_file import Definitions, Entry, Location, TemplateEntry, definitions_of, read_definitions
 from rota.engine.registry import Known
 from rota.model.checks import word_of
-from rota.model.definitions import Organization, OrganizationState, TemplateState, User
+from rota.model.definitions import Organization, OrganizationState, Template, TemplateState, User
 from rota.model.gate import Right, Role
-from rota.model.templates import as_object
+from rota.model.templates import Spec, as_object, check_defaults, from_object, in_force
 from rota.operation import Ask
 from rota.resources import organizations, templates, users
 from rota.resources.definition_connections import changed_connections
@@ -115,20 +118,62 @@ def _changed_templates(ask: Ask, entries: list[TemplateEntry]) -> Iterator[Chang
     for entry in entries:
         known = there.get(entry.name)
         overrides = _unset(entry, known) | as_object(entry.spec)
-        with entry.at.naming():
-            templates.check_overrides(ask, entry.name, overrides)
+        work = _work(ask, entry, known, overrides)
+        if work is None:
+            with entry.at.naming():
+                templates.check_overrides(ask, entry.name, overrides)
         people = {} if known is None else as_object(known.people)
-        state = None if known is None or entry.state in {None, known.state} else entry.state
+        now = known.state if known is not None else TemplateState.ENABLED if work is not None else entry.state
+        state = None if entry.state in {None, now} else entry.state
+        plan = _Planned(entry, None if work is not None and _is_defined(known, work) else work, overrides, state)
+        same = known is not None and plan.work is None and state is None and people | overrides == people
+        yield Change(f"template {entry.name}", known is None, None if same else partial(_write_template, ask, plan))
 
-        def write(entry: TemplateEntry = entry, state: TemplateState | None = state, overrides: dict[str, object] = overrides) -> None:
-            new = templates.new_template(ask, entry.name, entry.state or TemplateState.ENABLED)
-            ask.store.set_template(new, actor=ask.who, now=ask.now, overrides=overrides, unset=(), version=None)
-            ask.session.poke()
-            if state is not None:
-                templates.write_state(ask, entry.name, state)
 
-        same = known is not None and state is None and people | overrides == people
-        yield Change(f"template {entry.name}", known is None, None if same else write)
+class _Planned(msgspec.Struct, frozen=True):
+    """What is to be written of one template."""
+
+    entry: TemplateEntry
+    work: Template | None
+    """Its definition, if it is SQL or a command and not the one that the store has."""
+    overrides: dict[str, object]
+    state: TemplateState | None
+    """None: as it is, or as it is created."""
+
+
+def _write_template(ask: Ask, plan: _Planned) -> None:
+    name = plan.entry.name
+    if plan.work is not None:
+        templates.write_work(ask, plan.work)
+    if plan.work is None or plan.overrides:
+        new = templates.new_template(ask, name, plan.entry.state or TemplateState.ENABLED)
+        ask.store.set_template(new, actor=ask.who, now=ask.now, overrides=plan.overrides, unset=(), version=None)
+        ask.session.poke()
+    if plan.state is not None:
+        templates.write_state(ask, name, plan.state)
+
+
+def _work(ask: Ask, entry: TemplateEntry, known: Known | None, overrides: dict[str, object]) -> Template | None:
+    """Return the definition of a template that is SQL or a command. Fields that its definition has besides stay."""
+    if entry.work is None:
+        return None
+    said = {key: None if key == "connection" and str(value).lower() == "none" else value for key, value in entry.work.items()}
+    with entry.at.naming():
+        work = templates.work_of(
+            ask, sql=said.get("sql"), command=said.get("command"), connection=said.get("connection"), secrets=said.get("secrets") or ()
+        )
+        templates.refuse_handler(entry.name, work.kind, overrides)
+        present = Spec() if known is None or not known.is_work else replace(known.code, executor=UNSET)
+        people = {} if known is None else as_object(known.people)
+        check_defaults(in_force(entry.name, ask.settings, present, from_object(people | overrides)), handler=None)
+    if known is not None and not known.is_work:
+        raise entry.at.refusal(f"template {entry.name!r} is Python: choose another name, or delete that template first")
+    return templates.work_template(ask, entry.name, work, present)
+
+
+def _is_defined(known: Known | None, work: Template) -> bool:
+    record = None if known is None else known.record
+    return record is not None and (record.kind, record.body, record.defaults) == (work.kind, work.body, work.defaults)
 
 
 def _unset(entry: TemplateEntry, known: Known | None) -> dict[str, object]:

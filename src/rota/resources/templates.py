@@ -6,7 +6,7 @@ import builtins
 import logging
 import shlex
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, Literal, TypedDict, Unpack
+from typing import Annotated, Literal, TypedDict, Unpack
 
 import msgspec
 
@@ -17,15 +17,14 @@ from rota.model.backoff import Backoff, StrictBackoff
 from rota.model.checks import check_name
 from rota.model.definitions import Template, TemplateState
 from rota.model.gate import Right
-from rota.model.handler import kind_handler
-from rota.model.kinds import RUNNER, refuse_kind
-from rota.model.schedules import JobKind, Schedule, ScheduleState
+from rota.model.kinds import RUNNER, check_type_name
+from rota.model.schedules import IN_WORDS, JobKind, Schedule, ScheduleState
 from rota.model.secret_params import named_secrets, refuse_unnamed
 from rota.model.secrets import check_secret_name
 from rota.model.shapes import Params, Priority, Shape, Span
 from rota.model.templates import FIELDS, OF_THE_HANDLER, Rate, Spec, as_object, check_defaults, from_object, in_force, spec_of
 from rota.operation import Ask, Resource, operation
-from rota.task import Home, PlainTask, Task
+from rota.task import WorkTask
 from rota.template_views import TemplateView, template_view
 
 log = logging.getLogger("rota.templates")
@@ -37,7 +36,7 @@ RateLike = Annotated[Rate | str | tuple[int, float], Shape("At most N in a windo
 
 
 class WorkOptions(TypedDict, total=False):
-    """The fields of any template. What is left out stays; None removes a limit."""
+    """The fields of any template. None removes a limit."""
 
     display_name: Annotated[str, Shape("Name shown to people.", "Send an email", "TEXT")]
     description: Annotated[str | None, Shape("What its jobs do.", metavar="TEXT")]
@@ -102,8 +101,7 @@ class Templates(Resource):
         A new one needs a `handler`, as "package.module:function", unless this process has it.
         """
         name = ask.session.template_name(name)
-        check_name(name, "template", ask.settings.name_max)
-        refuse_kind(name)
+        check_type_name(name, "template", ask.settings.name_max)
         if not options:
             raise InvalidOption(f"nothing to set: give some of {', '.join(FIELDS)}")
         overrides = as_object(spec_of(options))
@@ -123,31 +121,29 @@ class Templates(Resource):
         secrets: SecretNames = None,
         **options: Unpack[WorkOptions],
     ) -> TemplateView:
-        """Define a template that is SQL or a command. Jobs that were enqueued before a change keep what they were enqueued with."""
+        """Define a template that is SQL or a command: create it, or replace all of its definition. What operators have set stays on top.
+
+        Jobs that were enqueued before a change keep what they were enqueued with.
+        """
         work = work_of(ask, sql=sql, command=command, connection=connection, secrets=secrets or ())
         name = ask.session.template_name(name)
-        check_name(name, "template", ask.settings.name_max)
-        refuse_kind(name)
-        defaults = as_object(spec_of(options)) | {"executor": RUNNER} | work.defaults
-        template = msgspec.structs.replace(new_template(ask, name), kind=work.kind, body=work.body, defaults=defaults)
-        force = in_force(name, ask.settings, from_object(defaults), Spec())
-        check_defaults(force, handler=None)
-        refuse_unnamed(force.default_params, secrets or ())
-        ask.store.define_template(template, actor=ask.who, now=ask.now, version=ask.version)
-        ask.session.poke()
+        check_type_name(name, "template", ask.settings.name_max)
+        # What this process registers counts, too, though no job of it was enqueued yet.
+        recorded(ask)
+        write_work(ask, work_template(ask, name, work, spec_of(options)))
         return template_view(_known(ask, name))
 
     def sql(
         self, name: str, sql: str, *, connection: str | None = None, secrets: Iterable[str] = (), **options: Unpack[WorkOptions]
-    ) -> Task[..., Any]:
+    ) -> WorkTask:
         """Define a template that is SQL, and return its task: `task.enqueue(region="eu")` binds :region."""
         view = self.define(name, sql=sql, connection=connection, secrets=builtins.list(secrets), **options)
-        return work_task(self, view.name)
+        return WorkTask(view.name, self._session.app.acting_as(self._actor))
 
-    def command(self, name: str, command: str, *, secrets: Iterable[str] = (), **options: Unpack[WorkOptions]) -> Task[..., Any]:
+    def command(self, name: str, command: str, *, secrets: Iterable[str] = (), **options: Unpack[WorkOptions]) -> WorkTask:
         """Define a template that is a command, and return its task."""
         view = self.define(name, command=command, secrets=builtins.list(secrets), **options)
-        return work_task(self, view.name)
+        return WorkTask(view.name, self._session.app.acting_as(self._actor))
 
     @operation(Right.MANAGE_TEMPLATES, http="POST /templates/{name}/reset", cli="template reset", etag=True)
     def reset(
@@ -252,13 +248,28 @@ def _check_command(command: str) -> None:
         raise InvalidOption(f"command begins with {words[0] if words else ''!r:.60}: use the absolute path of a program")
 
 
-def work_task(templates: Templates, name: str) -> Task[..., Any]:
-    """Return the task of a template that is not Python: it can be enqueued and bound, and not be called."""
-    return PlainTask(kind_handler(name), Home(templates, _registered))
+def work_template(ask: Ask, name: str, work: Work, spec: Spec) -> Template:
+    """Return a template that is SQL or a command, or refuse what it can't have."""
+    said = as_object(spec)
+    refuse_handler(name, work.kind, said)
+    defaults = said | {"executor": RUNNER} | work.defaults
+    force = in_force(name, ask.settings, from_object(defaults), Spec())
+    check_defaults(force, handler=None)
+    refuse_unnamed(force.default_params, named_secrets(defaults))
+    return msgspec.structs.replace(new_template(ask, name), kind=work.kind, body=work.body, defaults=defaults)
 
 
-def _registered(_task: Task[..., Any], _options: Mapping[str, Any]) -> None:
-    """Do nothing: the template is in the store."""
+def refuse_handler(name: str, kind: JobKind, said: Mapping[str, object]) -> None:
+    """Refuse fields that only a template in Python has."""
+    field = next((field for field in OF_THE_HANDLER if field in said), None)
+    if field is not None:
+        raise InvalidOption(f"{field}={said[field]!r} is not allowed: template {name!r} is {IN_WORDS[kind]}, and only Python has a {field}")
+
+
+def write_work(ask: Ask, template: Template) -> None:
+    """Write the definition of a template that is SQL or a command."""
+    ask.store.define_template(template, actor=ask.who, now=ask.now, version=ask.version)
+    ask.session.poke()
 
 
 def recorded(ask: Ask) -> dict[str, Known]:
@@ -275,6 +286,8 @@ def check_overrides(ask: Ask, name: str, overrides: dict[str, object]) -> None:
             f"template {name!r} is not there yet and needs a handler: pass handler='package.module:function', "
             "or register its function with @rota.job"
         )
+    if known is not None and known.is_work and known.record is not None:
+        refuse_handler(name, known.record.kind, overrides)
     if "default_params" in overrides or "payload_max" in overrides:
         code, people = (Spec(), {}) if known is None else (known.code, as_object(known.people))
         force = in_force(name, ask.settings, code, from_object(people | overrides))

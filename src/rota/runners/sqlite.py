@@ -65,7 +65,7 @@ REFUSED = {
     apsw.SQLITE_PRAGMA: "PRAGMA {0} is not possible in a job",
     apsw.SQLITE_FUNCTION: "{1}() is not possible in a job",
 }
-NO_CALL = "SQLite has no procedures: write CALL without quotes, AS CALL name(…), to run the Python handler of that name"
+NO_CALL = "SQLite has no procedures: to call the Python handler of that name, write CALL name(…) without quotes and without CONNECTION"
 SEVERAL = "a body is one statement: create the connection with MULTI for several"
 CODES: dict[int, str] = {
     code: name

@@ -35,6 +35,11 @@ AS_CRON = (
     "as in cron, the new jobs are not retried, have no time limit, may overlap and are not caught up after a time without workers: "
     "ALTER JOB … SET MAX_RETRIES, TIMEOUT, OVERLAP or CATCH_UP changes that"
 )
+ENABLED = (
+    "the new jobs are ENABLED, and workers that may run their programs run them from the next due time on: "
+    "remove their lines from the crontab before that, or cron runs them too; --disabled creates jobs that are not due"
+)
+DISABLED = "the new jobs are DISABLED and not due: remove a line from the crontab, then ENABLE JOB its job"
 
 
 class LineOutcome(StrEnum):
@@ -110,7 +115,7 @@ def import_crontab(
     jobs = _matched([_job(entry, zone) for entry in crontab.entries], ask, prefix)
     new = [job for job in jobs if job.outcome is LineOutcome.NEW]
     writes = not dry_run and (skip or not crontab.problems)
-    notices = [*crontab.notices, *_notices(new, ask.now // SECOND, user)]
+    notices = [*crontab.notices, *_notices(new, ask.now // SECOND, user, disabled=disabled)]
     if writes and new:
         script = "\n".join(render(_statement(job, source, disabled=disabled)) for job in new)
         results = run(view, script, atomic=True)
@@ -215,7 +220,7 @@ def _named(job: CrontabJob, same: Schedule | None, other: Schedule | None, prefi
 # ---- what there is to know --------------------------------------------------------------------------------------------------
 
 
-def _notices(new: Sequence[CrontabJob], now_s: int, user: str | None) -> Iterator[LineNotice]:
+def _notices(new: Sequence[CrontabJob], now_s: int, user: str | None, *, disabled: bool) -> Iterator[LineNotice]:
     """Go through what differs from cron, and what workers need to run the new jobs."""
     yield from _gap_notices(new, now_s)
     for each, theirs in _by(new, lambda job: job.user or "").items():
@@ -225,6 +230,7 @@ def _notices(new: Sequence[CrontabJob], now_s: int, user: str | None) -> Iterato
         yield LineNotice(theirs, f"{program} must be on the allowlist of the workers ({ALLOWLIST}){_extent(program)}")
     if new:
         yield LineNotice((), AS_CRON)
+        yield LineNotice((), DISABLED if disabled else ENABLED)
 
 
 def _extent(program: str) -> str:

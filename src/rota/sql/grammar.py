@@ -193,7 +193,7 @@ CLAUSES: tuple[Clause, ...] = (
         removed_by="NONE",
         value="role | NONE",
         takes="the name of a role",
-        summary="The role with whose rights the job runs. Default: its creator's.",
+        summary="A role of the PostgreSQL database, to which a run is narrowed by SET ROLE. Default: the connection's login.",
     ),
     Clause(
         field="connection",
@@ -202,7 +202,7 @@ CLAUSES: tuple[Clause, ...] = (
         removed_by="NONE",
         value="name | NONE",
         takes="the name of a connection",
-        summary="The connection that an SQL statement or a procedure runs on.",
+        summary="The connection that SQL runs on, or whose procedure CALL calls. Default for SQL: the connection named default.",
     ),
     Clause(
         field="secrets",
@@ -212,7 +212,7 @@ CLAUSES: tuple[Clause, ...] = (
         removed_by="NONE",
         value="(name, …) | NONE",
         takes="names of secrets in parentheses, such as SECRETS (api_key)",
-        summary="Secrets that the job may use.",
+        summary="Secrets that its runs are given: SQL as :name, a command by a descriptor.",
     ),
     Clause(
         field="priority",

@@ -13,7 +13,7 @@ from rota.ports.store import Store
 from rota.session import Session
 from rota.sql import access_commands, connection_commands, job_commands, job_listings, secret_commands, system_commands
 from rota.sql.errors import SqlLimitError, SqlStatementError
-from rota.sql.execution import Execution, Refusal, Values, failure, heading, not_yet
+from rota.sql.execution import Execution, Refusal, Values, failure, heading
 from rota.sql.interruption import CANCELLED, is_stopped
 from rota.sql.parser import Parsed, parse_script
 from rota.sql.result import Result
@@ -59,11 +59,6 @@ class Doing(NamedTuple):
     do: Callable[[Execution, Any], Result]
     atomic: bool = False
     """Whether it can be part of an atomic script: it reads and changes definitions alone, by the verbs of its `Ask`."""
-
-
-def _not_yet(run: Execution, statement: Any) -> Result:
-    del statement
-    raise not_yet("", f"{heading(run.parsed)} is not available yet")
 
 
 def _select(run: Execution, statement: Select) -> Result:

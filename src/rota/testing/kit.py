@@ -20,6 +20,7 @@ from rota.errors import InvalidOption, Refused
 from rota.hooks import AttemptEvent
 from rota.local_workers import inline_worker
 from rota.model.checks import whole
+from rota.model.gate import SYSTEM
 from rota.model.params import decode, encode
 from rota.model.schedule_options import TAKEN
 from rota.model.settings import Settings
@@ -230,6 +231,7 @@ def use(
     quick = msgspec.structs.replace(chosen, prefetch=0.0, synchronous="NORMAL")
     handlers = [known for known in own.registry.known() if known.handler is not None]
     scheduled = own.registry.scheduled
+    works = [known.record for known in own.registry.known() if known.is_work and known.record is not None]
     with TemporaryDirectory(prefix="rota-testing-") as folder, _place(store, Path(folder), quick) as (place, fitted):
         app._seat.session = Session(app, place, settings=fitted, clock=clock, seed=seed)
         app._session.middleware, app._session.on = own.middleware, own.on
@@ -237,6 +239,8 @@ def use(
         try:
             for known in handlers:
                 _register(app, known, scheduled.get(known.name))
+            for work in works:
+                app._session.open().store.define_template(work, actor=SYSTEM, now=clock.now())
             # What is due after this moment is due in the test, whatever it does first.
             declare_scheduled(app._session)
             yield Kit(app, clock, recorder)

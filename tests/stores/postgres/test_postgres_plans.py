@@ -262,6 +262,8 @@ WALKS_WHAT_LIVES = {
     "zoned_schedules": {"schedules_due", "schedules_name", "schedules_called", "schedules_template"},
     "all_depending": {"schedules_name", "schedules_template"},
     "users_of_calendar": {"schedules_name", "schedules_template"},
+    "users_of_connection": {"schedules_template"},
+    "jobs_naming_secret": {"schedules_name", "schedules_called"},
     "peek": {"live_expiring", "live_due"},
     "turn_look": {"live_expiring", "live_due", "edges_open"},
     "next_due": {"live_due"},

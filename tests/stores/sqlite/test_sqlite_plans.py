@@ -393,6 +393,10 @@ SMALL_INDEXES = {
     "bereft",  # of open edges, up to a bound
     "schedule_ids",  # of all schedules, as `schedules`, when those can't be read whole
     "stray_runs",  # of the queue, up to a bound
+    "stored_secret",  # of secrets, before one is changed
+    "stored_secrets",  # the same, when somebody lists them
+    "users_of_connection",  # of definitions, before a connection is dropped
+    "jobs_naming_secret",  # the same, before a secret is
     # `rota doctor` with --full, or `rota repair`
     "open_runs_of_ended",
     "unknown_statuses",
@@ -428,7 +432,21 @@ FRAGMENTS = {
         "checkpoint_before",
     ),
     *("job_columns", "run_columns", "watched_columns", "worker_columns", "role_columns", "grant_columns"),
-    *("tail", "new_columns", "new_values", "template_columns", "this_template", "find", "newest", "size", "made", "matching"),
+    *(
+        "tail",
+        "new_columns",
+        "new_values",
+        "template_columns",
+        "stored_secret_columns",
+        "sealed_columns",
+        "connection_columns",
+        "this_template",
+        "find",
+        "newest",
+        "size",
+        "made",
+        "matching",
+    ),
     *("own_template", "due_template", "jobs_over"),
     *("schedule_columns", "due_columns", "due_surroundings", "occurrence_columns", "occurrence_filter", "occurrence_outcome"),
     # Scans are put together from these: see tests/sql/test_sql_query_speed.py.

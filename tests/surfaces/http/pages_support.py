@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -148,13 +149,30 @@ def clean_up() -> None:
 """
 
 
+ORDERS_SQL = """SELECT id, customer, region, total, note
+  FROM orders
+ WHERE region = :region
+ ORDER BY id"""
+
+
+def run_sql(rota: Rota, folder: Path, name: str, region: str) -> str:
+    """Define a template of SQL and run one job of it; return the id of the job."""
+    with closing(sqlite3.connect(folder / "shop.db")) as raw, raw:
+        raw.execute("CREATE TABLE orders (id INTEGER, customer TEXT, region TEXT, total REAL, note TEXT)")
+        orders = [(id_, f"customer {id_ % 7}", region, id_ * 12.5, None if id_ % 3 else HOSTILE) for id_ in range(1, 13)]
+        raw.executemany("INSERT INTO orders VALUES (?, ?, ?, ?, ?)", orders)
+    rota.connections.create("shop", f"sqlite:///{folder}/shop.db")
+    rota.templates.sql(name, ORDERS_SQL, connection="shop", description="Orders of one region.", timeout="5m")
+    return rota.jobs.direct(name, {"region": region}).job_id
+
+
 class LongNames:
     """A store in which everything has a name of 255 characters without a break."""
 
     def __init__(self, folder: Path) -> None:
         self.release = threading.Event()
         self.schedule, self.template, self.form = ("".join((kind, "x" * (255 - len(kind)))) for kind in ("schedule", "dies", "runs"))
-        self.rota = rota = Rota(folder / "rota.db", settings=Settings(poll_hinted=0.05))
+        self.rota = rota = Rota(folder / "rota.db", settings=Settings(poll_hinted=0.05, sql_paths=str(folder)))
 
         @rota.job(name=self.template, max_retries=0)
         def dies(text: str) -> None:
@@ -179,6 +197,8 @@ class LongNames:
         self.user = "u" * 255
         rota.organizations.create("o" * 255)
         rota.users.create(self.user, organization="o" * 255, role="system_manager")
+        self.sql_template = "w" * 255
+        self.rows = run_sql(rota, folder, self.sql_template, "n" * 255)
         rota.connections.create("c" * 255, f"postgresql://{'h' * 255}/{'d' * 255}", login="l" * 255, secret_name="s" * 128)
 
     def close(self) -> None:
@@ -208,7 +228,7 @@ class Crowd:
 class Day:
     """A store with a day behind it and work before it."""
 
-    schedule, template, form = "partner stock", "send_invoice", "send_report"
+    schedule, template, form, sql_template = "partner stock", "send_invoice", "send_report", "orders_by_region"
     user = None
 
     def __init__(self, folder: Path) -> None:
@@ -220,9 +240,10 @@ class Day:
         self._define(with_history)
         self._live_through(with_history)
         with_history.close()
-        self.rota = Rota(self.path, settings=Settings(poll_hinted=0.05))
+        self.rota = Rota(self.path, settings=Settings(poll_hinted=0.05, sql_paths=str(folder)))
         self._define(self.rota)
         self._begin()
+        self.rows = run_sql(self.rota, folder, self.sql_template, "north")
 
     def _define(self, rota: Rota) -> None:
         """Let a Rota know the jobs of the shop, as if they stood in a module of its own."""

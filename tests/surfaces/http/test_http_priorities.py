@@ -11,6 +11,7 @@ BODIES = {
     "POST /groups": lambda priority: {"jobs": [{"name": "echo", "priority": priority}]},
     "PATCH /jobs/{job}": lambda priority: {"priority": priority},
     "PATCH /templates/{name}": lambda priority: {"priority": priority},
+    "PUT /templates/{name}/work": lambda priority: {"sql": "SELECT 1", "priority": priority},
     "POST /schedules": lambda priority: {"name": "s", "template": "echo", "cron": "0 9 * * *", "priority": priority},
     "PATCH /schedules/{name}": lambda priority: {"priority": priority},
     "POST /schedules/{name}/plan": lambda priority: {"priority": priority},
@@ -55,7 +56,7 @@ def test_a_priority_is_a_word_in_any_letter_case(callers, operation):  # noqa: F
     rota.schedules.create("daily", "echo", cron="0 9 * * *")
     job = rota.enqueue("echo")
     method, path = operation.split()
-    name = "acme" if "organizations" in path else "daily" if "schedules" in path else "echo"
+    name = "acme" if "organizations" in path else "daily" if "schedules" in path else "probe" if "work" in path else "echo"
     path = path.replace("{job}", job.id).replace("{name}", name)
     for word, number in WORDS.items():
         answer = manager(method, path, BODIES[operation](word))

@@ -110,3 +110,38 @@ def test_everybody_reads_templates_and_only_a_manager_sets_them(callers: Callers
 )
 def test_what_a_template_can_not_be_is_refused(callers: Callers, body):
     assert callers.manager.patch("/templates/echo", body).status_code == 422
+
+
+def test_sql_and_commands_are_defined_and_their_text_shown_to_managers_only(callers: Callers):
+    path, body = "/templates/by_region/work", {"sql": "SELECT :region", "connection": "shop", "secrets": ["key"], "timeout": "5m"}
+    made = callers.manager("PUT", path, body)
+    assert (made.status_code, made.json()["kind"], made.json()["timeout"]) == (200, "sql", 300.0)
+    seen = callers.manager.get("/templates/by_region")
+    assert (seen.json()["body"], seen.json()["connection"], seen.json()["secrets"]) == ("SELECT :region", "shop", ["key"])
+    assert callers.admin.get("/templates/by_region").json()["body"] is None
+    assert all(each["body"] is None for each in callers.manager.get("/templates").json()["items"])
+    late = callers.manager("PUT", path, {"sql": "SELECT 2"}, headers={"If-Match": '"9"'})
+    assert (late.status_code, code_of(late)) == (412, "changed_meanwhile")
+    changed = callers.manager("PUT", path, {"command": "/usr/bin/true"}, headers={"If-Match": seen.headers["etag"]})
+    assert (changed.status_code, changed.json()["kind"], changed.json()["timeout"]) == (200, "external", 300.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "status", "code"),
+    [
+        ("by_region", {}, 422, "invalid_option"),
+        ("by_region", {"sql": 3}, 422, "invalid_option"),
+        ("by_region", {"sql": "SELECT 1", "handler": "shop.mail:send"}, 422, "invalid_option"),
+        ("by_region", {"command": "true"}, 422, "invalid_option"),
+        ("kind:sql", {"sql": "SELECT 1"}, 422, "invalid_name"),
+        ("echo", {"sql": "SELECT 1"}, 409, "refused"),
+    ],
+)
+def test_what_can_not_be_defined_is_refused(callers: Callers, name, body, status, code):
+    refused = callers.manager("PUT", f"/templates/{name}/work", body)
+    assert (refused.status_code, code_of(refused)) == (status, code)
+
+
+def test_only_managers_define(callers: Callers):
+    for caller in (callers.admin, callers.user):
+        assert caller("PUT", "/templates/by_region/work", {"sql": "SELECT 1"}).status_code == 403

@@ -13,7 +13,7 @@ from rota.errors import ChangedMeanwhile, InvalidOption, Refused, TemplateInUse,
 from rota.model.definitions import Template, TemplateState
 from rota.model.gate import Actor
 from rota.model.lanes import DEFAULT_QUEUE, JobLane, NewestParams, ParamNames, QueueInfo, Takes
-from rota.model.schedules import JobKind
+from rota.model.schedules import IN_WORDS, JobKind
 from rota.model.templates import from_object
 from rota.model.values import Held, Instant, NewRow, moment
 from rota.stores.verbs import limits
@@ -44,6 +44,13 @@ def news(db: Db, present: Sequence[Template]) -> list[Template]:
 
 def put_templates(db: Db, templates: Sequence[Template], actor: Actor, now: Instant) -> None:
     """Record what the code says, by name; templates of which it says the same change nothing."""
+    for template in templates:
+        present = _find(db, template.name)
+        if present is not None and present.kind is not JobKind.PYTHON:
+            raise Refused(
+                f"template {template.name!r} is {IN_WORDS[present.kind]}, and this process has a function of that name: "
+                "name the function otherwise (@rota.job(name=…)), or delete the template"
+            )
     changed = [template.name for template in templates if _put(db, "put_template", template, actor, now)]
     for name in changed:
         try:

@@ -77,6 +77,7 @@ BY_HAND = {
     "login": "a link for a browser; over HTTP and in Python nobody needs one",
     "job run-now": "the time of `job update`, under the word that people look for",
     "secret key": "reads no store",
+    "import crontab": "reads a file of this machine, and writes its jobs as one SQL script",
     "group create": "members as NAME or NAME:{JSON}",
     "admin job list": "a query over sys.jobs",
     "admin job runs": "a query over sys.job_runs",

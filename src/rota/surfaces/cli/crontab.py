@@ -39,7 +39,9 @@ def crontab(
     user: Annotated[
         str | None, typer.Option("--user", metavar="NAME", help="The user that workers run commands as; lines of others are named.")
     ] = None,
-    disabled: Annotated[bool, typer.Option("--disabled", help="Create the jobs DISABLED.")] = False,
+    disabled: Annotated[
+        bool, typer.Option("--disabled", help="Create the jobs DISABLED. Default: they run from their next due time on.")
+    ] = False,
     skip: Annotated[bool, typer.Option("--skip", help="Leave lines out that can't be taken. Default: write nothing then.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done; write nothing.")] = False,
     app: AppOption = None,

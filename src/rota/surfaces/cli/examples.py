@@ -46,6 +46,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "rota connection update warehouse --url postgresql://wh2.example/dw",
         "rota connection update warehouse --secret-name none --single",
     ),
+    "template define": (
+        "rota template define orders_by_region --sql 'SELECT * FROM orders WHERE region = :region' --connection warehouse",
+        "rota template define backup --command '/usr/local/bin/backup --all' --timeout 1h",
+    ),
     "template update": (
         "rota template update send_email --max-running 2 --rate-limit 10/60s --timeout 5m",
         "rota template update send_email --max-running none --priority high",
@@ -65,7 +69,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "rota grant create 'CREATE JOB' operators --kind ROLE --grant-option",
         "rota grant create 'VIEW JOB HISTORY' PUBLIC",
     ),
-    "secret key": ("(umask 077; rota secret key > /etc/rota/master-key)",),
+    "secret key": ("rota secret key", "(umask 077; rota secret key > /etc/rota/master-key)"),
     "secret create": ("rota secret create DB_PASSWORD < password.txt",),
     "secret set": ("rota secret set DB_PASSWORD", "pass show database | rota secret set DB_PASSWORD --job nightly"),
     "secret rotate": ("rota secret rotate",),
@@ -90,6 +94,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "worker": (
         "rota worker --app shop.jobs:rota --store /var/lib/shop/rota.db --concurrency 16",
         "rota worker --app shop.jobs:rota --queue mail,default --exclude rebuild_index",
+        "rota worker --type 'kind:sql:*' --store /var/lib/shop/rota.db",
     ),
     "serve": ("rota serve", "rota serve --store postgresql://rota@db.example.org/jobs --host 0.0.0.0 --port 8420"),
     "mcp": ("rota mcp --store /var/lib/shop/rota.db", "rota mcp --app shop.jobs:rota --as ada"),

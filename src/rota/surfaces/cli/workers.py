@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
@@ -11,7 +11,10 @@ import typer
 from rota.errors import InvalidOption
 from rota.operation import session_of
 from rota.surfaces.cli.options import AppOption, JsonOption, StoreOption
-from rota.surfaces.cli.session import demo_of, session
+from rota.surfaces.cli.session import demo_of, path_of, session
+
+if TYPE_CHECKING:
+    from rota.app import Rota
 
 ConcurrencyOption = Annotated[
     int | None,
@@ -24,7 +27,9 @@ QueuesOption = Annotated[
 TypesOption = Annotated[
     str | None,
     typer.Option(
-        "--type", metavar="NAMES", help="Run only jobs of these types, with commas between them. Else $ROTA_WORKER_TYPES, else all."
+        "--type",
+        metavar="NAMES",
+        help="Run only jobs of these types, with commas; kind:sql:* means all that begin so. Else $ROTA_WORKER_TYPES, else all.",
     ),
 ]
 ExcludeOption = Annotated[
@@ -98,12 +103,19 @@ def worker(
     from rota.surfaces.cli.serving import work  # noqa: PLC0415 - as in `up`
 
     with session(store, app=app, make=True) as rota:
-        if not session_of(rota).registry.handlers and not rota.settings.handler_modules:
+        if not session_of(rota).registry.handlers and not rota.settings.handler_modules and not _has_other_work(rota):
             raise InvalidOption(
                 "this worker has no handlers, so it cannot run any job: pass --app MODULE:ATTR, the Rota on which your jobs are declared,"
-                " or set $ROTA_HANDLER_MODULES to the modules that templates may name"
+                " or set $ROTA_HANDLER_MODULES to the modules that templates may name; for SQL jobs create a connection, and for"
+                " commands set $ROTA_EXTERNAL_FILE"
             )
         work(rota, None, concurrency=concurrency, as_json=as_json, serving={"queues": queues, "types": types, "exclude": exclude})
+
+
+def _has_other_work(rota: Rota) -> bool:
+    """Say whether a worker without handlers can run something: commands, or SQL on a connection. A store is not made for the question."""
+    path = path_of(session_of(rota).where)
+    return bool(rota.settings.external_file) or ((path is None or path.exists()) and bool(rota.connections.list()))
 
 
 def serve(

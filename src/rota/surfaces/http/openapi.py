@@ -40,6 +40,7 @@ TAGS = {
     "Roles": "Roles of organizations: members hold the privileges that a role was granted.",
     "Grants": "Privileges: who was granted what, on which job, and by whom.",
     "Connections": "Databases that jobs in SQL use, and who may use them. A password is a secret, never a part of one.",
+    "Secrets": "Values that jobs are given, encrypted in the store. No answer has a value.",
     "Tokens": "Keys of this API. A secret is shown once, when it is created.",
     "Webhooks": "Addresses that are notified of events, and the delivery of each message.",
     "Queues": "What waits in each queue, what runs, and who serves it.",

@@ -19,11 +19,11 @@ json_build_array(hex(s.schedule_id), s.name, s.organization_id, t.name,
 
 -- name: own_template
 -- In the order of rota.model.schedules.OwnTemplate, of a template that belongs to this schedule alone.
-CASE WHEN t.kind <> 'python' THEN json_build_array(hex(t.template_id), t.kind, t.job_type, t.defaults::json, t.version, t.body, t.job_class,
-                                                   t.partition_strategy, t.partition_shard, t.partition_expression) END
+CASE WHEN t.organization_id IS NOT NULL THEN json_build_array(hex(t.template_id), t.kind, t.job_type, t.defaults::json, t.version, t.body, t.job_class,
+                                                              t.partition_strategy, t.partition_shard, t.partition_expression) END
 
 -- name: due_template
-CASE WHEN t.kind <> 'python' THEN json_build_array(hex(t.template_id), t.kind, t.job_type, t.defaults::json, t.version) END
+CASE WHEN t.organization_id IS NOT NULL THEN json_build_array(hex(t.template_id), t.kind, t.job_type, t.defaults::json, t.version) END
 
 -- name: due_surroundings
 -- Whether it has live chains, and how far its cursor was before the clock was set back: few have that, and are asked for more.
@@ -97,7 +97,7 @@ SELECT (SELECT next_trigger_at FROM schedules WHERE (depends_on IS NOT NULL) = (
 -- Jobs that SQL has created whose one due time has passed, and none of whose chains lives that it has become.
 (SELECT o.schedule_id FROM schedules AS o
   WHERE o.at IS NOT NULL AND o.next_trigger_at IS NULL AND o.state <> 'DISABLED' AND o.dropped_at IS NULL
-    AND (SELECT p.kind FROM templates AS p WHERE p.template_id = o.template_id) <> 'python'
+    AND (SELECT p.organization_id FROM templates AS p WHERE p.template_id = o.template_id) IS NOT NULL
     AND (SELECT 1 FROM job_live AS l
           WHERE l.schedule_id = o.schedule_id AND (SELECT f.due_at FROM job_facts AS f WHERE f.number = l.number) IS NOT NULL LIMIT 1) IS NULL) AS over
 
@@ -235,7 +235,7 @@ VALUES (:template_id, :organization_id, :name, :description, :kind, :job_type, :
        version = t.version + :step, updated_at = excluded.updated_at;
 
 -- name: drop_own_template
-UPDATE templates SET dropped_at = :now, updated_at = :now WHERE template_id = :template_id AND kind <> 'python' AND dropped_at IS NULL;
+UPDATE templates SET dropped_at = :now, updated_at = :now WHERE template_id = :template_id AND organization_id IS NOT NULL AND dropped_at IS NULL;
 
 -- name: all_depending
 -- Every schedule of an organization that depends on others.

@@ -18,11 +18,11 @@ json_array(lower(hex(s.schedule_id)), s.name, s.organization_id, t.name,
 
 -- name: own_template
 -- In the order of rota.model.schedules.OwnTemplate, of a template that belongs to this schedule alone.
-json(iif(t.kind = 'python', NULL, json_array(lower(hex(t.template_id)), t.kind, t.job_type, json(t.defaults), t.version, t.body, t.job_class,
-                                             t.partition_strategy, t.partition_shard, t.partition_expression)))
+json(iif(t.organization_id IS NULL, NULL, json_array(lower(hex(t.template_id)), t.kind, t.job_type, json(t.defaults), t.version, t.body, t.job_class,
+                                                     t.partition_strategy, t.partition_shard, t.partition_expression)))
 
 -- name: due_template
-json(iif(t.kind = 'python', NULL, json_array(lower(hex(t.template_id)), t.kind, t.job_type, json(t.defaults), t.version)))
+json(iif(t.organization_id IS NULL, NULL, json_array(lower(hex(t.template_id)), t.kind, t.job_type, json(t.defaults), t.version)))
 
 -- name: due_surroundings
 -- Whether it has live chains, and how far its cursor was before the clock was set back: few have that, and are asked for more.
@@ -97,7 +97,7 @@ SELECT (SELECT min(next_trigger_at) FROM schedules INDEXED BY schedules_due
 
 -- name: jobs_over
 -- Jobs that SQL has created whose one due time has passed, and none of whose chains lives that it has become.
-schedules AS o INDEXED BY schedules_over CROSS JOIN templates AS p ON p.template_id = o.template_id AND p.kind <> 'python'
+schedules AS o INDEXED BY schedules_over CROSS JOIN templates AS p ON p.template_id = o.template_id AND p.organization_id IS NOT NULL
  WHERE o.at IS NOT NULL AND o.next_trigger_at IS NULL AND o.state <> 'DISABLED' AND o.dropped_at IS NULL
    AND NOT EXISTS (SELECT 1 FROM jobs AS j INDEXED BY jobs_schedule_live
                     WHERE j.schedule_id = o.schedule_id AND j.schedule_id IS NOT NULL AND j.finished_at IS NULL AND j.due_at IS NOT NULL)
@@ -224,7 +224,7 @@ VALUES (unhex(:template_id), :organization_id, :name, :description, :kind, :job_
        version = templates.version + :step, updated_at = excluded.updated_at;
 
 -- name: drop_own_template
-UPDATE templates SET dropped_at = :now, updated_at = :now WHERE template_id = unhex(:template_id) AND kind <> 'python' AND dropped_at IS NULL;
+UPDATE templates SET dropped_at = :now, updated_at = :now WHERE template_id = unhex(:template_id) AND organization_id IS NOT NULL AND dropped_at IS NULL;
 
 -- name: all_depending
 -- Every schedule of an organization that depends on others.

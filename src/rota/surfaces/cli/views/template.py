@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 import msgspec
 import typer
 
-from rota.model.templates import FIELDS
-from rota.surfaces.cli.output import Table, age, coloured, one_line, show_pairs, span
+from rota.model.kinds import DEFAULT_CONNECTION
+from rota.model.schedules import JobKind
+from rota.model.templates import FIELDS, OF_THE_HANDLER
+from rota.surfaces.cli.output import Table, age, coloured, one_line, plain, show_pairs, span
 from rota.surfaces.cli.views import View, listing
 from rota.template_views import TemplateView
 
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from rota.surfaces.cli.commands import Called
 
 STATES = {"ENABLED": "green", "DISABLED": "yellow", "ARCHIVED": "bright_black"}
+KINDS = {JobKind.PYTHON: "Python", JobKind.SQL: "SQL", JobKind.PROCEDURE: "procedure", JobKind.EXTERNAL: "command"}
 SPANS = {"timeout", "queue_ttl", "dedup_window"}
 
 
@@ -26,15 +29,26 @@ def show_one(view: TemplateView, _called: Called) -> None:
     show_pairs(
         [
             ("template", view.name),
+            ("kind", KINDS[view.kind]),
             ("state", coloured(view.state, STATES[view.state])),
             ("version", f"{view.version}, changed {age(view.updated_at)}{here}"),
+            *_work(view),
         ]
     )
     rows = Table("field", "value", "from")
-    for field in FIELDS:
+    for field in FIELDS if view.kind is JobKind.PYTHON else (field for field in FIELDS if field not in OF_THE_HANDLER):
         source = view.sources[field]
         rows.add_row(field, _shown(view, field), coloured(source, "bold") if source == "people" else source)
     rows.show()
+
+
+def _work(view: TemplateView) -> list[tuple[str, str]]:
+    """Return what a template does that is SQL or a command. Its text comes as it is, but for characters that terminals obey."""
+    if view.kind is JobKind.PYTHON:
+        return []
+    pairs = [("connection", view.connection or DEFAULT_CONNECTION)] if view.kind is JobKind.SQL else []
+    pairs += [("secrets", one_line(", ".join(view.secrets)))] if view.secrets else []
+    return [*pairs, ("text", plain(view.body))] if view.body is not None else pairs
 
 
 def show_state(view: TemplateView, _called: Called) -> None:
@@ -95,7 +109,8 @@ def _limits(view: TemplateView) -> list[str]:
 
 LIST = listing(
     "No templates: a worker records those of its application, `rota template load` those of a file.",
-    "name state priority> timeout> retries=max_retries> limits~ handler~ what_for=description~",
+    "name kind state priority> timeout> retries=max_retries> limits~ handler~ what_for=description~",
+    kind=lambda view: KINDS[view.kind],
     state=lambda view: coloured(view.state, STATES[view.state]),
     timeout=lambda view: _shown(view, "timeout"),
     limits=_limits,

@@ -19,6 +19,7 @@ from rota.surfaces.http.pages import (
     sql,
     templates,
     webhooks,
+    work_form,
     workers,
 )
 from rota.surfaces.http.pages.context import STATIC
@@ -41,6 +42,7 @@ MODULES = (
     sql,
     templates,
     webhooks,
+    work_form,
     workers,
 )
 """Modules with pages: importing one lists its pages."""

@@ -64,8 +64,13 @@ class Drawing:
         self._add('<polyline class="{}" points="{}"/>', kind, " ".join(f"{_n(x)},{_n(y)}" for x, y in points))
 
     def text(self, at: tuple[float, float], words: str, *, anchor: str = "start", kind: str = "") -> None:
-        """Write."""
-        self._add('<text x="{}" y="{}" text-anchor="{}" class="{}">{}</text>', *at, anchor, kind, words)
+        """Write. What SVG takes for granted is not said: the first page has to stay small."""
+        said = {"text-anchor": "" if anchor == "start" else anchor, "class": kind}
+        self._add('<text x="{}" y="{}"', *at)
+        for name, value in said.items():
+            if value:
+                self._add(' {}="{}"', name, value)
+        self._add(">{}</text>", words)
 
     def done(self) -> Markup:
         """Return the picture."""

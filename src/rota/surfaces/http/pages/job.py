@@ -6,11 +6,13 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from http import HTTPStatus
 from typing import Annotated, Any
 
+import msgspec
 from msgspec import Meta
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
 from rota.errors import InvalidInput, InvalidParams, NotFound, Refused, UnknownTemplate
 from rota.model.gate import Right
+from rota.model.kinds import RUNNER, is_kind
 from rota.model.local_time import field_text
 from rota.model.states import RETRYABLE_ENDS, Status
 from rota.model.values import Job, Origin
@@ -26,6 +28,10 @@ from rota.template_views import TemplateView
 
 LINES_MAX = 1000
 """Lines of a log that the page shows: the last ones. All of it is a link away."""
+ROWS_MAX = 200
+"""Rows of a result that the page shows: the first ones. The API has all that are kept."""
+CELL_MAX = 2000
+"""Characters of a value in such a row."""
 ATTEMPTS_MAX = 40
 """Attempts that the picture of a chain shows: the last ones."""
 
@@ -116,14 +122,17 @@ def show(visit: Visit, job_id: JobId) -> Response:
     errors = {each.id: error_of(visit.rota, each) for each in chain}
     waits_again = len(chain) > 1 and live.status in {Status.PENDING, Status.QUEUED}
     log = list(visit.rota.jobs.log(job.id)) if visit.may(Right.READ_LOG) else None
+    run = run_of(visit.rota, job.id)
     return visit.page(
         "job.html",
+        table=None if run is None or job.executor != RUNNER else table_of(run.result),
+        is_kind=is_kind(job.job_type),
         job=job,
         live=live,
         chain=chain,
         errors=errors,
         last_error=errors[chain[-2].id] if waits_again else "",
-        run=run_of(visit.rota, job.id),
+        run=run,
         log=None if log is None else log[-LINES_MAX:],
         cut=0 if log is None else max(0, len(log) - LINES_MAX),
         picture=_picture(chain, visit.zone),
@@ -133,6 +142,37 @@ def show(visit: Visit, job_id: JobId) -> Response:
         origins=ORIGINS,
         retryable=live.status in RETRYABLE_ENDS,
     )
+
+
+class Rows(msgspec.Struct, frozen=True):
+    """The rows of SQL as the page shows them."""
+
+    columns: list[str]
+    rows: list[list[Any]]
+    total: int
+    numbers: frozenset[int]
+    """The places of columns of numbers."""
+    truncated: bool
+    cell_max: int = CELL_MAX
+
+
+def table_of(result: object) -> Rows | None:
+    """Return the rows that a runner of SQL has kept; None: it is another result."""
+    try:
+        kept = msgspec.convert(result, _Kept)
+    except msgspec.ValidationError:
+        return None
+    rows, places = kept.rows[:ROWS_MAX], range(len(kept.columns))
+    if not kept.columns or any(len(row) != len(kept.columns) for row in rows):
+        return None
+    numbers = frozenset(place for place in places if any(type(row[place]) in {int, float} for row in rows))
+    return Rows(kept.columns, rows, len(kept.rows), numbers, kept.truncated)
+
+
+class _Kept(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    columns: list[str]
+    rows: list[list[Any]]
+    truncated: bool = False
 
 
 @page("GET /jobs/{job_id}/log")

@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from rota.errors import InvalidOption
 from rota.model.gate import Right
+from rota.model.schedules import JobKind
 from rota.model.templates import NULLABLE, Rate, from_text
 from rota.resources.trend import USUAL
 from rota.surfaces.http.pages.context import Visit, link
@@ -36,13 +37,14 @@ FIELDS = {
     "default_params": "Default params",
 }
 """What the page shows and changes, and how it is called there."""
+KINDS = {JobKind.PYTHON: "Python", JobKind.SQL: "SQL", JobKind.PROCEDURE: "procedure", JobKind.EXTERNAL: "command"}
 
 
 @page("GET /templates")
 def find(visit: Visit, archived: Annotated[str, Meta(max_length=5)] = "") -> Response:
     """Show all templates."""
     found = visit.rota.templates.list(archived=archived == "yes")
-    return visit.page("templates.html", found=found, archived=archived == "yes")
+    return visit.page("templates.html", found=found, archived=archived == "yes", kinds=KINDS)
 
 
 @page("GET /templates/one")
@@ -52,7 +54,7 @@ def show(visit: Visit, name: Name, range: RangeName = USUAL) -> Response:  # noq
     values = {field: shown(found, field) for field in FIELDS}
     paused = ("template", name) in visit.rota.store.pauses()
     charts = trend_charts(visit, range, name)
-    return visit.page("template.html", it=found, fields=FIELDS, values=values, nullable=NULLABLE, paused=paused, **charts)
+    return visit.page("template.html", it=found, fields=FIELDS, values=values, nullable=NULLABLE, paused=paused, kinds=KINDS, **charts)
 
 
 @page("POST /templates/one/{verb}")
