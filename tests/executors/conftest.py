@@ -12,10 +12,13 @@ import pytest
 from rota.executors import build
 from rota.executors.attempt import log_path
 from rota.model.handler import inspect_handler
+from rota.model.kinds import RUNNER
+from rota.model.schedules import JobKind
 from rota.model.settings import Settings
 from rota.model.values import Claimed
 from rota.ports.clock import SystemClock
-from rota.ports.executor import Equipment, Receipt
+from rota.ports.executor import Equipment, Question, Receipt, Reply
+from tests.executors.scripted_runner import ScriptedRunner, order_for
 from tests.support.pace import patient
 
 PATIENCE_S = 20.0
@@ -62,6 +65,9 @@ class Ear:
         self.answers = True
         """Whether a checkpoint is answered at once; else its answer is left in `waiting`."""
         self.waiting = []
+        self.reply = None
+        """To every request, in the place of an order."""
+        self.secrets = {}
 
     def ended(self, ended):
         with self.heard:
@@ -80,6 +86,11 @@ class Ear:
         else:
             self.waiting.append(answer)
 
+    def ask(self, job, request, replied):
+        """Answer what a runner asks for: to do what the job's type says, with its params."""
+        assert request.question is Question.ORDER
+        replied(self.reply or Reply(order_for(job, self.secrets)))
+
 
 class Rig:
     def __init__(self, place, folder, *, slots=1, lock_fd=None, clock=None, module=None, **settings):
@@ -90,14 +101,16 @@ class Rig:
         self.log_dir = str(folder / "logs")
         self.number = 0
         module = module or ("tests.executors.async_handlers" if place == "async" else "tests.executors.handlers")
+        handlers = {} if place == RUNNER else _handlers(module, place)
         self.equipment = Equipment(
-            handlers=_handlers(module, place),
+            handlers=handlers,
             sink=self.ear,
             clock=self.clock,
             settings=Settings(**({"progress_interval": 3600.0, "kill_grace": 5.0} | settings)),
             slots=slots,
             log_dir=self.log_dir,
             lock_fd=lock_fd,
+            runners={JobKind.SQL: ScriptedRunner},
         )
         self.executor = build(place, self.equipment)
 

@@ -13,7 +13,7 @@ from tests.support.pace import patient
 pytestmark = pytest.mark.paired
 
 CUT_OFF = Interrupted(CUT_OFF_ERROR)
-CONCURRENT = ["thread", "async", "process"]
+CONCURRENT = ["thread", "async", "process", "runner"]
 
 
 def from_another_thread(call):
@@ -65,7 +65,7 @@ def test_a_handler_that_returns_although_it_was_cut_off_keeps_its_result(make_ri
     assert isinstance(rig.end_of(job).outcome, Completed)
 
 
-@pytest.mark.parametrize(("place", "handler"), [("thread", "stubborn"), ("async", "block_the_loop")])
+@pytest.mark.parametrize(("place", "handler"), [("thread", "stubborn"), ("async", "block_the_loop"), ("runner", "stubborn")])
 def test_one_that_heeds_nothing_stays_occupied_also_after_closing(make_rig, place, handler):
     rig = make_rig(place)
     rig.submit(handler, started=rig.path("started"), go=rig.path("go"))

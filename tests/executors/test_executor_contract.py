@@ -13,10 +13,13 @@ from rota.executors import build
 from rota.executors.invoke import inside_handler
 from rota.executors.stops import take_all
 from rota.model.decide import Completed, Failed, Interrupted, Skipped, Snoozed, Stopped, TimedOut
+from rota.model.kinds import RUNNER
 from rota.ports.executor import Readiness
 
 PLACES = ["inline", "thread", "async", "process"]
 CONCURRENT = ["thread", "async", "process"]
+STOPPABLE = [*CONCURRENT, RUNNER]
+"""Those that run several at once. A runner's work is not a handler's: what only a handler does is not for it."""
 
 
 @pytest.fixture(params=PLACES)
@@ -24,8 +27,13 @@ def rig(request, make_rig):
     return make_rig(request.param)
 
 
-@pytest.fixture(params=CONCURRENT)
+@pytest.fixture(params=STOPPABLE)
 def busy_rig(request, make_rig):
+    return make_rig(request.param)
+
+
+@pytest.fixture(params=CONCURRENT)
+def handler_rig(request, make_rig):
     return make_rig(request.param)
 
 
@@ -220,7 +228,7 @@ def test_a_job_whose_handler_is_not_here_fails_and_names_it(rig):
     assert not outcome.permanent
 
 
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("place", [*PLACES, RUNNER])
 def test_each_of_many_jobs_is_reported_exactly_once(make_rig, place):
     rig = make_rig(place, slots=4)
     jobs = [rig.job("nothing") for _ in range(600)]
@@ -232,7 +240,7 @@ def test_each_of_many_jobs_is_reported_exactly_once(make_rig, place):
 
 
 def test_an_unknown_place_is_refused(rig):
-    with pytest.raises(InvalidOption, match="'moon' is not one of inline, thread, async, process"):
+    with pytest.raises(InvalidOption, match="'moon' is not one of inline, thread, async, process, runner"):
         build("moon", rig.equipment)
 
 
@@ -244,7 +252,7 @@ def test_closing_twice_is_harmless(rig):
 # ---- with jobs side by side -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("place", CONCURRENT)
+@pytest.mark.parametrize("place", STOPPABLE)
 def test_no_more_than_slots_run_at_once_and_the_rest_follow_in_order(make_rig, place):
     rig = make_rig(place, slots=2)
     jobs = [rig.job("until_file", started=rig.path(f"started{i}"), go=rig.path("go")) for i in range(4)]
@@ -291,8 +299,8 @@ def test_a_running_job_that_is_cancelled_learns_it_from_its_context(busy_rig):
     assert rig.outcome("nothing") == Completed(None)
 
 
-def test_a_generator_that_is_cancelled_stops_at_its_next_yield(busy_rig):
-    rig = busy_rig
+def test_a_generator_that_is_cancelled_stops_at_its_next_yield(handler_rig):
+    rig = handler_rig
     job = rig.submit("endless_steps", started=rig.path("started"))
     rig.until_exists("started")
     rig.executor.cancel(job.number)
@@ -368,7 +376,7 @@ def test_progress_that_was_held_back_is_shown_before_the_end(make_rig, place):
     assert rig.end_of(job).outcome == Completed(None)
 
 
-@pytest.mark.parametrize("place", CONCURRENT)
+@pytest.mark.parametrize("place", STOPPABLE)
 def test_nothing_is_reported_after_closing(make_rig, place):
     rig = make_rig(place, slots=2)
     rig.submit("until_file", started=rig.path("started"), go=rig.path("go"))
@@ -377,15 +385,15 @@ def test_nothing_is_reported_after_closing(make_rig, place):
     rig.until_exists("started2")
     rig.executor.close()
     Path(rig.path("go")).touch()
-    if place == "thread":
+    if place in {"thread", RUNNER}:
         rig.until_exists("mark")
     rig.until(lambda: rig.executor.occupied() == 0, ticking=False)
     assert rig.ear.ends == []
 
 
-def test_jobs_that_wait_are_not_forgotten_when_a_cancellation_comes_just_too_late(busy_rig, monkeypatch):
+def test_jobs_that_wait_are_not_forgotten_when_a_cancellation_comes_just_too_late(handler_rig, monkeypatch):
     """Who looks for a job takes all out of the queue for a moment: in that moment handlers end, and find nothing to go on with."""
-    rig = busy_rig
+    rig = handler_rig
     first = rig.submit("until_file", started=rig.path("started"), go=rig.path("go"))
     rig.until_exists("started")
     rest = [rig.submit("nothing") for _ in range(3)]

@@ -683,3 +683,35 @@ def test_an_attempt_to_borrow_is_in_the_audit_trail_too(shop):
     assert denied(shop.as_(other), f"ALTER JOB {job} SET EXEC '{shop.command}'") == "42501"
     found = shop.root.sql(f"SELECT outcome FROM sys.audit WHERE actor = '{other}'")[0].rows
     assert ("denied",) in found
+
+
+# ---- what changes around a job ----------------------------------------------------------------------------------------
+
+
+def test_a_role_is_not_forgotten_when_the_connection_becomes_one_without_roles(shop):
+    shop.root.sql(f"CREATE ROLE moved; CREATE CONNECTION moved URL '{NOWHERE}' USER 'app'")
+    job = shop.job("root", "CONNECTION moved RUN AS moved AS 'INSERT INTO t VALUES (1, ''without a role'')'")
+    shop.root.sql(f"ALTER CONNECTION moved SET URL = 'sqlite:///{shop.data}' SET USER = NONE")
+    run = shop.started(job)
+    assert (run["status"], "SQLite has no roles" in run["result_message"]) == ("DEAD_LETTER", True)
+    assert rows(shop.data, "SELECT count(*) FROM t WHERE y = 'without a role'") == [(0,)]
+
+
+def test_a_store_that_was_promoted_asks_the_same_rights_of_the_same_owners(tmp_path):
+    settings = Settings(sql_paths=str(tmp_path), synchronous="NORMAL")
+    with closing(Rota(prepare(tmp_path / "rota.db"), settings=settings)) as rota:
+        rota.users.create("root", role="system_manager")
+        rota.users.create("bob")
+        create_connection(rota, "data", tmp_path / "data.db", "t (x)")
+        rota.sql("GRANT CREATE JOB TO PUBLIC; GRANT USE ON CONNECTION data TO PUBLIC")
+        for who, name in (("bob", "bobs"), (Actor("zed"), "zeds"), ("root", "roots")):
+            rota.acting_as(who).sql(
+                f"CREATE JOB {name} {HOURLY} CONNECTION data AS 'INSERT INTO t VALUES (''{name}'')'; EXECUTE JOB {name}"
+            )
+        rota.store.promote(tmp_path / "copy.db", keep=True)
+    with closing(Rota(tmp_path / "copy.db", settings=settings)) as copy:
+        copy.turn()
+        assert sorted(rows(tmp_path / "data.db", "SELECT x FROM t")) == [("bobs",), ("roots",), ("zeds",)]
+        copy.sql("REVOKE USE ON CONNECTION data FROM PUBLIC")
+        states = {name: executed(copy, name)["state"] for name in ("bobs", "zeds", "roots")}
+        assert states == {"bobs": "FAILED", "zeds": "FAILED", "roots": "COMPLETED"}

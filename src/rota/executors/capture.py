@@ -77,8 +77,8 @@ class Capture:
             self._partial = b""
             return
         *lines, rest = (self._partial + data).split(b"\n")
-        *pieces, self._partial = _pieces(rest)
-        for piece in chain(chain.from_iterable(map(_pieces, lines)), pieces):
+        *pieces, self._partial = pieces_of(rest)
+        for piece in chain(chain.from_iterable(map(pieces_of, lines)), pieces):
             if self._log.is_closed():
                 break
             self._log.write(LEVEL, piece.decode(errors="backslashreplace"))
@@ -91,7 +91,7 @@ class Capture:
         sys.stdout, sys.stderr = self._out, self._err
 
 
-def _pieces(line: bytes) -> Iterator[bytes]:
+def pieces_of(line: bytes) -> Iterator[bytes]:
     """Cut a line into pieces of LINE_MAX bytes at most, none of which ends inside a character."""
     start = 0
     while len(line) - start > LINE_MAX:

@@ -11,6 +11,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from threading import Condition, RLock, Thread, Timer
 from traceback import format_exc
 
@@ -18,7 +19,7 @@ import msgspec
 
 from rota.errors import RotaError, SecretUnavailable, StoreBusy, StoreUnavailable
 from rota.executors.attempt import Attempt
-from rota.executors.capture import LEVEL, LINE_MAX
+from rota.executors.capture import LEVEL, pieces_of
 from rota.executors.stops import forced, is_late, take_all, take_one
 from rota.model.decide import Completed, Failed, Outcome, Released, Stopped
 from rota.model.redaction import Redactor
@@ -89,14 +90,7 @@ class RunControl:
         """Put complete lines into the log of the run; the rest waits for its end."""
         with self._lock:
             redactor = self._redactors.get(stream)
-            data = data if redactor is None else redactor.feed(data)
-            *lines, rest = (self._partial[stream] + data).split(b"\n")
-            while len(rest) > LINE_MAX:
-                lines.append(rest[:LINE_MAX])
-                rest = rest[LINE_MAX:]
-            self._partial[stream] = rest
-            for line in lines:
-                self._write(line)
+            self._take(stream, data if redactor is None else redactor.feed(data))
 
     def redact(self, redactor: Redactor) -> None:
         """Keep secrets out of the log from now on; each stream has its own memory of what came before."""
@@ -112,16 +106,21 @@ class RunControl:
         """Put what has no end of line into the log, too."""
         with self._lock:
             for stream, redactor in self._redactors.items():
-                rest = redactor.flush()
-                self.output(stream, rest)
+                self._take(stream, redactor.flush())
             for stream, rest in self._partial.items():
                 if rest:
                     self._write(rest)
                 self._partial[stream] = b""
 
+    def _take(self, stream: Stream, shown: bytes) -> None:
+        """Write the lines that are complete."""
+        *lines, rest = (self._partial[stream] + shown).split(b"\n")
+        *pieces, self._partial[stream] = pieces_of(rest)
+        for piece in chain(chain.from_iterable(map(pieces_of, lines)), pieces):
+            self._write(piece)
+
     def _write(self, line: bytes) -> None:
-        for start in range(0, max(1, len(line)), LINE_MAX):
-            self.attempt.log.write(LEVEL, line[start : start + LINE_MAX].decode(errors="replace"))
+        self.attempt.log.write(LEVEL, line.decode(errors="backslashreplace"))
 
     def stop(self, reason: StopReason) -> bool:
         """Tell the runner to stop, if it was not told before; return whether it was not."""
@@ -164,7 +163,18 @@ class RunControl:
 
 
 def perform(control: RunControl, runners: Mapping[str, MakeRunner], settings: Settings) -> Outcome:
-    """Do the work of one attempt. Whatever happens is an outcome."""
+    """Do the work of one attempt, inside a span where runs are traced. Whatever happens is an outcome."""
+    if settings.traces == "off":
+        return _perform(control, runners, settings)
+    from rota.executors.traces import running  # noqa: PLC0415 - OpenTelemetry, which few programs use
+
+    with running(control.job) as ended:
+        outcome = _perform(control, runners, settings)
+        ended(outcome)
+    return outcome
+
+
+def _perform(control: RunControl, runners: Mapping[str, MakeRunner], settings: Settings) -> Outcome:
     job, attempt = control.job, control.attempt
     try:
         order = _orders.decode(attempt.ask(Request(Question.ORDER, "null")))
@@ -321,6 +331,8 @@ class RunnerExecutor:
             self._closed = True
             self._waiting.clear()
             controls, self._running = list(self._running.values()), {}
+            # Those that do not stop in time count as occupied until they return.
+            self._given_up |= {control.job.number for control in controls}
             self._change.notify_all()
         for control in controls:
             control.stop(StopReason.SHUTDOWN)
