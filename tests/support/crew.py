@@ -10,6 +10,7 @@ import atexit
 import os
 import signal
 import sys
+import tempfile
 import traceback
 from collections import deque
 from multiprocessing import Pipe
@@ -129,9 +130,7 @@ def be_member(session: pytest.Session, pipe: Connection, folder: Any) -> None:
     try:
         atexit._clear()  # what the first process will do at its end is not ours to do
         config = session.config
-        capture = config.pluginmanager.getplugin("capturemanager")
-        capture.stop_global_capturing()
-        capture.start_global_capturing()
+        capture_apart(config)
         folder.mkdir(mode=0o700)
         config._tmp_path_factory._basetemp = folder
         config.pluginmanager.unregister(name="terminalreporter")
@@ -143,6 +142,16 @@ def be_member(session: pytest.Session, pipe: Connection, folder: Any) -> None:
         traceback.print_exc()
     finally:
         os._exit(code)
+
+
+def capture_apart(config: pytest.Config) -> None:
+    """Let what is printed go to files of this process alone. The objects stay: somebody may have kept `sys.stderr` since it was imported."""
+    capturing = config.pluginmanager.getplugin("capturemanager")._global_capturing
+    for stream, descriptor in ((capturing.out, 1), (capturing.err, 2)):
+        if stream is not None and hasattr(stream, "tmpfile"):
+            with tempfile.TemporaryFile() as own:
+                os.dup2(own.fileno(), stream.tmpfile.fileno())
+                os.dup2(own.fileno(), descriptor)
 
 
 def work(session: pytest.Session, pipe: Connection) -> None:

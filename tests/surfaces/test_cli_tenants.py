@@ -14,8 +14,8 @@ from rota.surfaces.cli.tree import WITHOUT
 from tests.surfaces.cli_support import ROOT, Cli, commands
 
 COMMANDS = dict(commands())
-LOCAL = {("enqueue.py", "workers.list"), ("serving.py", "workers.list"), ("serving.py", "queues.jobs")}
-"""Looks that a command takes for itself: whether there is a worker, its own worker's types, whether its demo is well fed."""
+LOCAL = {("enqueue.py", "workers.list"), ("serving.py", "workers.list"), ("serving.py", "queues.jobs"), ("workers.py", "connections.list")}
+"""Looks that a command takes for itself: for a worker, its own worker's types, jobs of its demo, and connections that a worker could serve."""
 
 
 @pytest.fixture

@@ -83,8 +83,8 @@ for place in {places!r}:
         rota.job(handler, name=handler.__name__, executor=place, max_retries=0)
 """
 
-NO_LICENCE = f"""
-if os.getpid() != {os.getpid()}:
+NO_LICENCE = """
+if os.getpid() != %d:
     raise ImportError("no licence here")
 
 @rota.middleware
@@ -367,7 +367,7 @@ def test_the_rota_is_looked_for_once_however_many_handlers_there_are(live: Rota,
 
 
 def test_no_job_runs_in_a_process_that_can_not_import_the_rota(tmp_path, monkeypatch):
-    app = import_app(monkeypatch, tmp_path, NO_LICENCE)
+    app = import_app(monkeypatch, tmp_path, NO_LICENCE % os.getpid())
     app.rota.job(outcome_jobs.fine, executor="process", max_retries=0)
     job = app.rota.enqueue("fine")
     with app.rota.running(concurrency=1):
@@ -378,7 +378,7 @@ def test_no_job_runs_in_a_process_that_can_not_import_the_rota(tmp_path, monkeyp
 
 
 def test_a_process_that_can_not_import_the_rota_takes_no_suspect(tmp_path, monkeypatch):
-    app = import_app(monkeypatch, tmp_path, NO_LICENCE)
+    app = import_app(monkeypatch, tmp_path, NO_LICENCE % os.getpid())
     app.rota.job(outcome_jobs.fine)
     worker = make_worker(app.rota._session, app.rota._session.open(), 1)
     worker.start()
