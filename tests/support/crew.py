@@ -145,7 +145,7 @@ def be_member(session: pytest.Session, pipe: Connection, folder: Any) -> None:
 
 
 def capture_apart(config: pytest.Config) -> None:
-    """Let what is printed go to files of this process alone. The objects stay: somebody may have kept `sys.stderr` since it was imported."""
+    """Let what is printed go to files of this process alone. The objects stay: a module may have kept `sys.stderr` since its import."""
     capturing = config.pluginmanager.getplugin("capturemanager")._global_capturing
     for stream, descriptor in ((capturing.out, 1), (capturing.err, 2)):
         if stream is not None and hasattr(stream, "tmpfile"):

@@ -15,7 +15,7 @@ from tests.surfaces.cli_support import ROOT, Cli, commands
 
 COMMANDS = dict(commands())
 LOCAL = {("enqueue.py", "workers.list"), ("serving.py", "workers.list"), ("serving.py", "queues.jobs"), ("workers.py", "connections.list")}
-"""Looks that a command takes for itself: for a worker, its own worker's types, jobs of its demo, and connections that a worker could serve."""
+"""Looks that a command takes for itself: for a worker, its own worker's types, jobs of its demo, and connections to serve."""
 
 
 @pytest.fixture
