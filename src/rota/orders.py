@@ -60,7 +60,7 @@ class Orders:
         work = self._store.work_of(job.number)
         if work is None or work.body is None:
             raise NotFound("what this job does is not in the store any more")
-        # A job that SQL has created is its owner's. One from a template does what the template's author wrote, whoever enqueued it.
+        # A job that SQL has created is its owner's. One from a template does what the template's author wrote, with that author's rights.
         name, role = (work.created_by, None) if work.shared else (job.owner, work.owner_role)
         who = owner_of(self._session, self._store, name, job.organization_id, role=role)
         connection = self._connection(job, work, who)

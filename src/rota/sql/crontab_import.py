@@ -236,7 +236,7 @@ def _notices(new: Sequence[CrontabJob], now_s: int, user: str | None, *, disable
 def _extent(program: str) -> str:
     """Say how much a program on the allowlist allows."""
     if program == ENV or program.rpartition("/")[2] in SHELLS:
-        return ": it runs the rest of the line, so that whoever may create commands can run anything"
+        return ": it runs the rest of the line, so every user who may create commands can run anything"
     return ""
 
 
