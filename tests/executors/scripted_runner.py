@@ -13,8 +13,8 @@ from rota.model.decide import Completed, Failed, Outcome
 from rota.model.params import decode_params
 from rota.model.schedules import JobKind
 from rota.model.values import Claimed
+from rota.ports.executor import forced
 from rota.ports.runner import Control, Order, Stream
-from rota.runners.stops import outcome_of
 
 LOOK_S = 0.002
 
@@ -77,7 +77,7 @@ class ScriptedRunner:
     def do_until_cancelled(self, order: Order, control: Control, started: str) -> Outcome:
         """Work until it is asked to stop, and end as a runner does that was."""
         self._until_stopped(control, started)
-        return outcome_of(control.reason(), order.timeout_s)
+        return forced(control.reason(), order.timeout_s)
 
     def do_until_cancelled_then_return(self, _order: Order, control: Control, started: str) -> str:
         self._until_stopped(control, started)
@@ -93,7 +93,7 @@ class ScriptedRunner:
         with control.watch(lambda: self.stops.append("stop"), lambda: (self.stops.append("force"), forced.set())):
             Path(started).touch()
             forced.wait()
-        return outcome_of(control.reason(), order.timeout_s)
+        return forced(control.reason(), order.timeout_s)
 
     def do_stubborn(self, _order: Order, control: Control, started: str, go: str) -> str:
         """Heed nothing."""

@@ -23,14 +23,14 @@ import msgspec
 from rota.executors.attempt import Attempt
 from rota.executors.context import Context
 from rota.executors.invoke import COMPLETED, arguments, enter_handlers, keep_result, outcome_of, show_progress, unfit, unknown
-from rota.executors.stops import end_copy, forced, is_late, settle, take_all, take_one
+from rota.executors.stops import end_copy, is_late, settle, take_all, take_one
 from rota.middleware import enter
 from rota.model.decide import Outcome, Released, Stopped
 from rota.model.handler import Handler
 from rota.model.settings import Settings
 from rota.model.signals import Cancelled
 from rota.model.values import Claimed
-from rota.ports.executor import Ended, Equipment, Readiness, Request, StopReason
+from rota.ports.executor import Ended, Equipment, Readiness, Request, StopReason, forced
 
 CLOSE_S = 0.5
 """How long `close` waits for the loop to end; a handler that blocks it is left behind."""
@@ -161,7 +161,7 @@ class AsyncExecutor:
     def _give_up(self, running: _Running, monotonic: float) -> None:
         if self._running.pop(running.job.number, None) is not None:
             path = running.attempt.abandon()
-            outcome = forced(running.job, running.reason or StopReason.TIMEOUT)
+            outcome = forced(running.reason or StopReason.TIMEOUT, running.job.timeout)
             self._equipment.sink.ended(Ended(running.job, outcome, self._clock.now(), monotonic - running.started, path))
 
     def _post(self, call: Callable[[], None]) -> None:

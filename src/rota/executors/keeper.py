@@ -17,11 +17,11 @@ from rota.executors import wire
 from rota.executors.handler_process import Process, describe_exit, introduction, process_handlers, spawn
 from rota.executors.invoke import unknown
 from rota.executors.locate import Address, check_importable, locate
-from rota.executors.stops import forced, settle
+from rota.executors.stops import settle
 from rota.model.decide import Crashed, Failed, Outcome, Released
 from rota.model.handler import Handler, Place
 from rota.model.values import Claimed, log_path
-from rota.ports.executor import Ended, Equipment, Receipt, Reply, Report, StopReason
+from rota.ports.executor import Ended, Equipment, Receipt, Reply, Report, StopReason, forced
 
 logger = logging.getLogger(__name__)
 
@@ -444,7 +444,9 @@ class Keeper:
             elif self.running.pop(job.number, None) is not None:
                 self.waiting.appendleft(job)
             return
-        outcome = Crashed(f"handler process died: {describe_exit(code)}", code) if running.reason is None else forced(job, running.reason)
+        outcome = (
+            Crashed(f"handler process died: {describe_exit(code)}", code) if running.reason is None else forced(running.reason, job.timeout)
+        )
         seconds = self._clock.monotonic() - running.started
         path = None if self._equipment.log_dir is None else log_path(self._equipment.log_dir, job.run_id)
         left = path if path is not None and os.path.exists(path) else None  # noqa: PTH110 - see `log_path`

@@ -20,14 +20,14 @@ import msgspec
 from rota.errors import RotaError, SecretUnavailable, StoreBusy, StoreUnavailable
 from rota.executors.attempt import Attempt
 from rota.executors.capture import LEVEL, pieces_of
-from rota.executors.stops import forced, is_late, take_all, take_one
+from rota.executors.stops import is_late, take_all, take_one
 from rota.model.decide import Completed, Failed, Outcome, Released, Stopped
 from rota.model.redaction import Redactor
 from rota.model.settings import Settings
 from rota.model.signals import Cancelled
 from rota.model.values import Claimed
 from rota.ports.clock import Clock
-from rota.ports.executor import Ended, Equipment, Question, Readiness, Request, StopReason
+from rota.ports.executor import Ended, Equipment, Question, Readiness, Request, StopReason, forced
 from rota.ports.runner import Order, Runner, Stream
 
 log = logging.getLogger("rota.worker")
@@ -180,7 +180,7 @@ def _perform(control: RunControl, runners: Mapping[str, MakeRunner], settings: S
         order = _orders.decode(attempt.ask(Request(Question.ORDER, "null")))
     except Cancelled:
         reason = control.reason()
-        return Stopped() if reason is None else forced(job, reason)
+        return Stopped() if reason is None else forced(reason, job.timeout)
     except (StoreBusy, StoreUnavailable, SecretUnavailable) as error:
         # Another worker may have the master key, and this one may get it.
         return Failed(str(error), error_code=error.code)
@@ -377,7 +377,7 @@ class RunnerExecutor:
             self._given_up.add(job.number)
         log.error("job %s did not stop and was given up; its slot stays taken until it ends", job.number)
         path = control.attempt.abandon()
-        self._equipment.sink.ended(Ended(job, forced(job, reason), self._clock.now(), monotonic - control.started, path))
+        self._equipment.sink.ended(Ended(job, forced(reason, job.timeout), self._clock.now(), monotonic - control.started, path))
 
     # ---- the threads --------------------------------------------------------------------------------------
 

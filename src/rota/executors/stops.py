@@ -7,7 +7,7 @@ from collections import deque
 from typing import Protocol, assert_never
 from weakref import WeakSet
 
-from rota.model.decide import CUT_OFF_ERROR, Completed, Interrupted, Outcome, Released, Stopped, TimedOut
+from rota.model.decide import CUT_OFF_ERROR, Completed, Interrupted, Outcome, Released, TimedOut
 from rota.model.values import Claimed
 from rota.ports.clock import Clock
 from rota.ports.executor import StopReason
@@ -55,21 +55,6 @@ def settle(job: Claimed, outcome: Outcome, *, reason: StopReason | None, reached
             return Interrupted() if reached and not isinstance(outcome, Completed) else outcome
         case StopReason.LEASE:
             return Interrupted(CUT_OFF_ERROR) if reached and not isinstance(outcome, Completed | Released) else outcome
-        case _:
-            assert_never(reason)
-
-
-def forced(job: Claimed, reason: StopReason) -> Outcome:
-    """Return the outcome of a handler that did not end by itself and was given up or killed."""
-    match reason:
-        case StopReason.CANCEL:
-            return Stopped()
-        case StopReason.TIMEOUT:
-            return TimedOut(job.timeout)
-        case StopReason.SHUTDOWN:
-            return Interrupted()
-        case StopReason.LEASE:
-            return Interrupted(CUT_OFF_ERROR)
         case _:
             assert_never(reason)
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, assert_never
 
 import msgspec
 
 from rota.hooks import On
 from rota.middleware import Around, Middleware
-from rota.model.decide import Outcome
+from rota.model.decide import CUT_OFF_ERROR, Interrupted, Outcome, Stopped, TimedOut
 from rota.model.handler import Handler
 from rota.model.settings import Settings
 from rota.model.values import Claimed, Instant
@@ -102,6 +102,21 @@ class StopReason(StrEnum):
     SHUTDOWN = "shutdown"
     LEASE = "lease"
     """The worker could not show others that it lives, and they are about to take over what it runs."""
+
+
+def forced(reason: StopReason, timeout_s: float) -> Outcome:
+    """Return the outcome of an attempt that ended because it was asked to stop, given up or killed."""
+    match reason:
+        case StopReason.CANCEL:
+            return Stopped()
+        case StopReason.TIMEOUT:
+            return TimedOut(timeout_s)
+        case StopReason.SHUTDOWN:
+            return Interrupted()
+        case StopReason.LEASE:
+            return Interrupted(CUT_OFF_ERROR)
+        case _:
+            assert_never(reason)
 
 
 class Sink(Protocol):

@@ -28,6 +28,7 @@ from psycopg.pq.abc import PGresult
 from rota.model.decide import Completed, Failed, Outcome
 from rota.model.schedules import JobKind
 from rota.model.settings import Settings
+from rota.ports.executor import forced
 from rota.ports.runner import BodyRefused, Control, Database, Order, Stream, Unreachable
 from rota.runners.dialect import ConnectFailed, Dialect, Probe, failure
 from rota.runners.failures import COMMIT_UNKNOWN, counted, is_permanent, located
@@ -42,7 +43,7 @@ from rota.runners.postgres_session import (
 )
 from rota.runners.postgres_values import Rows, bound, columns_of
 from rota.runners.result_sets import ResultSet
-from rota.runners.stops import Halted, halt, outcome_of, stop_reason
+from rota.runners.stops import Halted, halt, stop_reason
 
 CHECK_S = 8.0
 """How long a question without a run may take, beside the time to connect."""
@@ -223,7 +224,7 @@ class Attempt:
                 self._database, store=store, tick=lambda: halt(self._control), application=f"rota {self._order.job_name}"[:63]
             )
         except Halted as halted:
-            return outcome_of(halted.reason, self._order.timeout_s)
+            return forced(halted.reason, self._order.timeout_s)
         session.tick = self._cancel_again
         session.add_notice_handler(self._note)
         with self._lock:
@@ -267,7 +268,7 @@ class Attempt:
             halt(self._control)
         except Halted as halted:
             _roll_back(session)
-            return outcome_of(halted.reason, self._order.timeout_s)
+            return forced(halted.reason, self._order.timeout_s)
         except BodyRefused as refused:
             _roll_back(session)
             return failure(refused)
@@ -306,7 +307,7 @@ class Attempt:
             return Failed(f"{ENDED}. It then failed: {said}", permanent=True, error_code="2D000")
         _roll_back(session)
         if reason is not None:
-            return outcome_of(reason, self._order.timeout_s)
+            return forced(reason, self._order.timeout_s)
         if error.sqlstate is None:
             # Of a script nobody knows how far it came.
             undone = "" if self._database.multi else "; nothing was committed"

@@ -23,14 +23,14 @@ import msgspec
 from rota.model.decide import Completed, Failed, Outcome
 from rota.model.schedules import JobKind
 from rota.model.settings import MIB, Settings
-from rota.ports.executor import StopReason
+from rota.ports.executor import StopReason, forced
 from rota.ports.runner import BodyRefused, Control, Database, Order, UnfitDatabase
 from rota.runners.dialect import ConnectFailed, Dialect, Probe
 from rota.runners.failures import counted, is_permanent_sqlite, located
 from rota.runners.result_sets import ResultSet
 from rota.runners.sqlite_file import opened, target_of
 from rota.runners.sqlite_text import Body, Statement, read
-from rota.runners.stops import Halted, halt, outcome_of, stop_reason
+from rota.runners.stops import Halted, halt, stop_reason
 
 STEPS = 10_000
 """Steps of SQLite's machine between two looks at the clock: about a millisecond."""
@@ -244,7 +244,7 @@ class Attempt:
             halt(self._control)
             return self._in_transaction(body, bindings)
         except Halted as halted:
-            return outcome_of(halted.reason, self._order.timeout_s)
+            return forced(halted.reason, self._order.timeout_s)
         except apsw.Error as error:
             return self._failed(error)
         finally:
@@ -296,7 +296,7 @@ class Attempt:
     def _failed(self, error: apsw.Error) -> Outcome:
         reason = self._reason()
         if reason is not None and isinstance(error, apsw.InterruptError | apsw.BusyError | apsw.ConstraintError):
-            return outcome_of(reason, self._order.timeout_s)
+            return forced(reason, self._order.timeout_s)
         code = _code(error)
         position = self._statement.position(error) if self._statement else None
         said = self._guard.refusal if isinstance(error, apsw.AuthError) and self._guard.refusal else _said(error)

@@ -5,9 +5,6 @@ A commit that was made is a completion, also if the attempt was asked to stop du
 
 from __future__ import annotations
 
-from typing import assert_never
-
-from rota.model.decide import CUT_OFF_ERROR, Interrupted, Outcome, Stopped, TimedOut
 from rota.ports.executor import StopReason
 from rota.ports.runner import Control
 
@@ -34,18 +31,3 @@ def halt(control: Control) -> None:
     reason = stop_reason(control)
     if reason is not None:
         raise Halted(reason)
-
-
-def outcome_of(reason: StopReason, timeout_s: float) -> Outcome:
-    """Return the outcome of an attempt that ended because it was asked to."""
-    match reason:
-        case StopReason.CANCEL:
-            return Stopped()
-        case StopReason.TIMEOUT:
-            return TimedOut(timeout_s)
-        case StopReason.SHUTDOWN:
-            return Interrupted()
-        case StopReason.LEASE:
-            return Interrupted(CUT_OFF_ERROR)
-        case _:
-            assert_never(reason)

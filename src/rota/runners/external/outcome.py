@@ -10,7 +10,7 @@ from typing import assert_never
 import msgspec
 
 from rota.model.decide import CUT_OFF_ERROR, Completed, Crashed, Failed, Interrupted, Outcome, Stopped, TimedOut
-from rota.ports.executor import StopReason
+from rota.ports.executor import StopReason, forced
 from rota.runners.external.config import ExternalConfig
 from rota.runners.external.output import Output
 from rota.runners.external.program import NOT_FOUND, NOT_RUNNABLE
@@ -56,21 +56,6 @@ def outcome_of(attempt: Attempt) -> Outcome:
             return TimedOut(attempt.timeout_s) if end.stopped or attempt.seconds >= attempt.timeout_s else own
         case StopReason.SHUTDOWN | StopReason.LEASE:
             return forced(reason, attempt.timeout_s) if end.stopped and not isinstance(own, Completed) else own
-        case _:
-            assert_never(reason)
-
-
-def forced(reason: StopReason, timeout_s: float) -> Outcome:
-    """Return the outcome of a command that was killed, or not started, for this reason."""
-    match reason:
-        case StopReason.CANCEL:
-            return Stopped()
-        case StopReason.TIMEOUT:
-            return TimedOut(timeout_s)
-        case StopReason.SHUTDOWN:
-            return Interrupted()
-        case StopReason.LEASE:
-            return Interrupted(CUT_OFF_ERROR)
         case _:
             assert_never(reason)
 

@@ -14,10 +14,11 @@ from rota.errors import InvalidOption
 from rota.model.decide import Failed, Outcome
 from rota.model.findings import Finding, advice, ok, problem
 from rota.model.settings import Settings
+from rota.ports.executor import forced
 from rota.ports.runner import Control, Order, Stream
 from rota.runners.external.config import ExternalConfig, IsolationMode
 from rota.runners.external.isolation import REMEDY, arguments, probe_isolation, store_in_view
-from rota.runners.external.outcome import Attempt, forced, outcome_of
+from rota.runners.external.outcome import Attempt, outcome_of
 from rota.runners.external.output import Output
 from rota.runners.external.program import NOT_RUNNABLE, CommandRefused, Program, open_program
 from rota.runners.external.warden import PROGRAM_FD, SECRETS_FD
