@@ -89,10 +89,10 @@ class ScriptedRunner:
 
     def do_until_forced(self, order: Order, control: Control, started: str) -> Outcome:
         """Heed only force."""
-        forced = threading.Event()
-        with control.watch(lambda: self.stops.append("stop"), lambda: (self.stops.append("force"), forced.set())):
+        pushed = threading.Event()
+        with control.watch(lambda: self.stops.append("stop"), lambda: (self.stops.append("force"), pushed.set())):
             Path(started).touch()
-            forced.wait()
+            pushed.wait()
         return forced(control.reason(), order.timeout_s)
 
     def do_stubborn(self, _order: Order, control: Control, started: str, go: str) -> str:

@@ -444,9 +444,8 @@ class Keeper:
             elif self.running.pop(job.number, None) is not None:
                 self.waiting.appendleft(job)
             return
-        outcome = (
-            Crashed(f"handler process died: {describe_exit(code)}", code) if running.reason is None else forced(running.reason, job.timeout)
-        )
+        crash, reason = f"handler process died: {describe_exit(code)}", running.reason
+        outcome = Crashed(crash, code) if reason is None else forced(reason, job.timeout)
         seconds = self._clock.monotonic() - running.started
         path = None if self._equipment.log_dir is None else log_path(self._equipment.log_dir, job.run_id)
         left = path if path is not None and os.path.exists(path) else None  # noqa: PTH110 - see `log_path`

@@ -1,4 +1,4 @@
-"""How a run that was asked to stop ends. The same rules as `rota.executors.stops`, for what a runner knows of its attempt.
+"""Whether a run is to stop: for runners of SQL, which ask before each step.
 
 A commit that was made is a completion, also if the attempt was asked to stop during it: the caller must not repeat it.
 """
