@@ -12,18 +12,18 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import FrameType
 
-from harness import compare, depth, history, http, profile, rota_only, schedules, soak, soak_postgres, tenants
+from harness import compare, depth, history, http, mongodb, postgres, profile, rota_only, schedules, soak, soak_postgres, tenants
 from harness.children import Children, NotMeasured, clean
 from harness.figures import Figure, as_json, table
 from harness.install import PINS, install_node, install_python
-from harness.lab import FULL, LONG, OWN, POSTGRES, PREFIX, QUICK, ROTA, ROTA_PG, SQLITE, SYSTEMS, Lab, Scale, System
-from harness.postgres import serving
+from harness.lab import FULL, LONG, MONGODB, OWN, POSTGRES, PREFIX, QUICK, ROTA, ROTA_PG, SERVERS, SQLITE, SYSTEMS, Lab, Scale, System
+from harness.server import Server
 from harness.usage import Others
 
 BENCH = Path(__file__).resolve().parent
@@ -43,12 +43,13 @@ MEASUREMENTS: dict[str, Callable[[Lab, Sequence[System]], Iterator[Figure]]] = {
     "schedules": schedules.schedules,
     "http": http.http,
     "types": rota_only.types,
+    "sql": rota_only.sql,
     "process": rota_only.process,
     "start": rota_only.start,
 }
 NAMES = ", ".join([*(system.name for system in SYSTEMS), *MEASUREMENTS])
 ALONE = {"depth": ROTA_PG} | dict.fromkeys(
-    ["backlog", "million", "limits", "quiet", "blocked", "history", "schedules", "types", "process", "start"], ROTA
+    ["backlog", "million", "limits", "quiet", "blocked", "history", "schedules", "types", "sql", "process", "start"], ROTA
 )
 """Measurements of Rota alone, and on which store."""
 
@@ -213,8 +214,9 @@ def _install(stack: ExitStack, lab: Lab, systems: Sequence[System], *, no_node: 
         lab.missing["node"] = "left out by --no-node"
     elif "node" in needed:
         _try(lab, "node", lambda: install_node(lab.children, BENCH, KIT))
-    if any(system.store == POSTGRES and not lab.why_not(system) for system in systems):
-        _start_postgres(stack, lab)
+    for store, start in (POSTGRES, _start_postgres), (MONGODB, _start_mongodb):
+        if any(system.store == store and not lab.why_not(system) for system in systems):
+            start(stack, lab)
 
 
 def _try(lab: Lab, runtime: str, install: Callable[[], Path]) -> None:
@@ -227,15 +229,25 @@ def _try(lab: Lab, runtime: str, install: Callable[[], Path]) -> None:
 
 
 def _start_postgres(stack: ExitStack, lab: Lab, more: Mapping[str, str] | None = None) -> None:
+    _serve(stack, lab, POSTGRES, postgres.serving(lab.children, Path(_disk()), KIT / "postgres", more or {}))
+
+
+def _start_mongodb(stack: ExitStack, lab: Lab) -> None:
+    _serve(stack, lab, MONGODB, mongodb.serving(lab.children, Path(_disk())))
+
+
+def _serve(stack: ExitStack, lab: Lab, store: str, serving: AbstractContextManager[Server]) -> None:
+    """Start a server for the rest of the run, and say where it is."""
+    kind = SERVERS[store]
     try:
-        server = stack.enter_context(serving(lab.children, Path(_disk()), KIT / "postgres", more or {}))
+        server = stack.enter_context(serving)
     except NotMeasured as error:
-        lab.missing[POSTGRES] = str(error)
-        lab.say(f"no PostgreSQL: {error}")
+        lab.missing[store] = str(error)
+        lab.say(f"no {kind.name}: {error}")
         return
-    lab.environment["BENCH_POSTGRES"] = server.url
-    lab.server_pid = server.process.pid
-    lab.say(f"PostgreSQL {server.version} at {server.url}, {server.settings}")
+    lab.environment[kind.address] = server.url
+    lab.servers[store] = server.process.pid
+    lab.say(f"{kind.name} {server.version} at {server.url}, {server.settings}")
 
 
 # ---- around the table ----------------------------------------------------------------------------------------------

@@ -13,12 +13,12 @@ from harness import usage
 from harness.children import Child, NotMeasured
 from harness.draining import Reading, describe_load, drain_rate
 from harness.figures import Figure, Unit, number
-from harness.lab import POSTGRES, PREFIX, ROTA, ROTA_PG, Lab, System, by_store
+from harness.lab import MONGODB, POSTGRES, PREFIX, ROTA, ROTA_MONGO, ROTA_PG, SERVERS, Lab, System, by_store
 
 SETTLE_S = 3.0
 GAP_S = 0.05
 THREADS = 8
-ROTAS = (ROTA, ROTA_PG)
+ROTAS = (ROTA, ROTA_PG, ROTA_MONGO)
 
 
 def enqueue(lab: Lab, systems: Sequence[System]) -> Iterator[Figure]:
@@ -116,9 +116,9 @@ def _others(readings: Sequence[Reading]) -> float | None:
 def _cpu_figure(lab: Lab, series: Series, store: str) -> Figure:
     loads = [reading.load for reading in series.readings if reading.load]
     row = Figure(topic=f"{PREFIX[store]}CPU of a job", work=_drained(lab, series), system=series.system.title, unit=Unit.US)
-    if store == POSTGRES and loads:
+    if store in SERVERS and loads:
         worker, server = (fmean(load.cpu_us[part] for load in loads) for part in (0, 1))
-        row = replace(row, notes=(f"worker {worker:.0f}, PostgreSQL {server:.0f}",))
+        row = replace(row, notes=(f"worker {worker:.0f}, {SERVERS[store].name} {server:.0f}",))
     values = tuple(sum(load.cpu_us) for load in loads)
     return replace(row, values=values, missing=None if loads else series.reason or "no run", others=_others(series.readings))
 
@@ -170,11 +170,11 @@ def _bulk_rate(lab: Lab, system: System) -> Reading:
 def _call_rate(lab: Lab, system: System, command: str, count: int, *words: object) -> Reading:
     lab.ask(system, "reset")
     jobs = lab.scaled(count)
-    server = lab.server_pid if system.store == POSTGRES else None
+    server = lab.servers.get(system.store)
     before, others = usage.cpu_s(server) if server else 0.0, usage.Others()
     answer = lab.ask(system, command, jobs, *words)
     seconds, own, its = answer["seconds"], answer["cpu_s"], usage.cpu_s(server) - before if server else 0.0
-    note = f"CPU of a job: caller {1e6 * own / jobs:.0f}, PostgreSQL {1e6 * its / jobs:.0f} µs" if server else ""
+    note = f"CPU of a job: caller {1e6 * own / jobs:.0f}, {SERVERS[system.store].name} {1e6 * its / jobs:.0f} µs" if server else ""
     return Reading(jobs / seconds, cpu=note, others=others.share())
 
 
@@ -199,12 +199,12 @@ def _idle_of(lab: Lab, system: System) -> list[Figure]:
             raise NotMeasured(reason)
         lab.ask(system, "reset")
         lab.clear()
-        before = usage.descendants(lab.server_pid) if lab.server_pid else set()
+        before = usage.descendants(lab.servers[POSTGRES]) if POSTGRES in lab.servers else set()
         with lab.working(system) as (worker,):
             time.sleep(SETTLE_S)
-            if system.store == POSTGRES:
+            if system.store in SERVERS:
                 # What the drains and the new database left to be done is done now, and not inside somebody's window.
-                lab.checkpoint()
+                lab.checkpoint(system.store)
                 time.sleep(lab.scale.rest_s)
             cpu = _idle_cpu(lab, system, worker, before)
             lab.ask(system, "pace", lab.scale.paced, GAP_S)
@@ -239,17 +239,17 @@ def _idle_cpu(lab: Lab, system: System, worker: Child, before: set[int]) -> Figu
         time.sleep(min(1.0, lab.scale.idle_s))
         meter.read()
     share, sessions = (100 * seconds / lab.scale.idle_s for seconds in meter.used())
-    notes = (f"and {sessions:.2f} % in its sessions of PostgreSQL",) if system.store == POSTGRES else ()
+    notes = (f"and {sessions:.2f} % in {SERVERS[system.store].idle}",) if system.store in SERVERS else ()
     lab.say(f"idle · {system.title}: {share:.2f} % of a core {' '.join(notes)}")
     work = f"{lab.scale.idle_s:.0f} s, nothing queued"
     return Figure(topic=CPU, work=work, system=system.title, unit=Unit.CPU, values=(share,), notes=notes, others=others.share())
 
 
 class _IdleMeter:
-    """CPU of a worker with its children, and of the sessions that were opened since it was started."""
+    """CPU of a worker with its children, and of what serves it: the sessions that were opened since it was started, or the primary."""
 
     def __init__(self, lab: Lab, system: System, worker: Child, before: set[int]) -> None:
-        self._server = lab.server_pid if system.store == POSTGRES else None
+        self._lab, self._system = lab, system
         self._worker, self._before = worker, before
         self._own: set[int] = set()
         self._last: dict[int, float] = {}
@@ -259,14 +259,20 @@ class _IdleMeter:
     def read(self) -> None:
         """Note how far everybody is: a session may be over before the end."""
         self._own |= {self._worker.pid, *usage.descendants(self._worker.pid)}
-        pids = self._own | sessions_since(self._server, self._before)
+        pids = self._own | _serving(self._lab, self._system, self._before)
         self._last |= {pid: max(self._last.get(pid, 0.0), usage.fine_cpu_s(pid)) for pid in pids}
 
     def used(self) -> tuple[float, float]:
-        """Return the CPU seconds of the worker with its children, and of its sessions."""
+        """Return the CPU seconds of the worker with its children, and of what serves it."""
         spent = {pid: seconds - self._begun.get(pid, 0.0) for pid, seconds in self._last.items()}
         own = sum(seconds for pid, seconds in spent.items() if pid in self._own)
         return own, sum(spent.values()) - own
+
+
+def _serving(lab: Lab, system: System, before: set[int]) -> set[int]:
+    """Return the processes that serve a worker: its own sessions of PostgreSQL, or the primary of MongoDB, one process for all clients."""
+    server = lab.servers.get(system.store)
+    return {server} if server is not None and system.store == MONGODB else sessions_since(server, before)
 
 
 def sessions_since(server: int | None, before: set[int]) -> set[int]:

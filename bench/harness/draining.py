@@ -13,7 +13,7 @@ from peers.common import read_starts
 from harness import usage
 from harness.children import Child, NotMeasured
 from harness.figures import DISTURBED
-from harness.lab import POSTGRES, Lab, System
+from harness.lab import SERVERS, Lab, System
 
 DRAIN_CAP_S = 45.0
 BUSY = 0.85
@@ -35,6 +35,7 @@ class Load:
     """Of the workers without them."""
     others: float = 0.0
     """The share of all cores that processes had which this run did not start."""
+    server_name: str = ""
 
 
 @dataclass(frozen=True)
@@ -73,12 +74,12 @@ def describe_load(loads: Sequence[Load]) -> str:
     if not loads or any(load.server is None for load in loads):
         return ""
     worker, server, others = (fmean(part) for part in zip(*((load.worker, load.server or 0.0, load.others) for load in loads), strict=True))
-    workers = loads[0].workers
+    workers, server_name = loads[0].workers, loads[0].server_name
     each = "each worker" if workers > 1 else "worker"
-    return f"{each} {worker:.2f}, PostgreSQL {server:.2f} cores: {_limit(worker, server, workers, others)}"
+    return f"{each} {worker:.2f}, {server_name} {server:.2f} cores: {_limit(worker, server, workers, others, server_name)}"
 
 
-def _limit(worker: float, server: float, workers: int, others: float) -> str:
+def _limit(worker: float, server: float, workers: int, others: float, server_name: str) -> str:
     cores = os.cpu_count() or 1
     if others > DISTURBED:
         return f"others had {others * cores:.2f}, no saying what the limit is"
@@ -87,7 +88,7 @@ def _limit(worker: float, server: float, workers: int, others: float) -> str:
     if worker >= BUSY:
         return "the worker is the limit"
     if server >= BUSY:
-        return "PostgreSQL is the limit"
+        return f"{server_name} is the limit"
     if worker + server >= BUSY:
         return "the two take turns, neither works while the other does"
     return "commits and round trips are the limit"
@@ -99,7 +100,8 @@ class _Meter:
     def __init__(self, lab: Lab, system: System, crew: Sequence[Child]) -> None:
         self._lab = lab
         self._crew = crew
-        self._server = lab.server_pid if system.store == POSTGRES else None
+        self._server = lab.servers.get(system.store)
+        self._server_name = SERVERS[system.store].name if system.store in SERVERS else ""
         self._begun: tuple[float, float, float] | None = None
         self._others = usage.Others()
         self._started = 0
@@ -128,6 +130,7 @@ class _Meter:
             peak_mib=sum(usage.family_peak_mib(child.pid) for child in self._crew),
             alone_mib=sum(usage.peak_mib(child.pid) for child in self._crew),
             others=self._others.share(),
+            server_name=self._server_name,
         )
 
     def _now(self) -> tuple[float, float, float]:

@@ -10,12 +10,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from harness.children import Child, Children, NotMeasured
 
 CALL_CAP_S = 90.0
-OWN = {"yardstick": "import apsw", "rota": "import rota", "rota-postgres": "import psycopg, rota"}
+OWN = {
+    "yardstick": "import apsw",
+    "rota": "import rota",
+    "rota-postgres": "import psycopg, rota",
+    "rota-mongodb": "import pymongo, rota",
+}
 """What runs on this very interpreter, which stands for the user's, and what must be there for it."""
 
 
@@ -34,9 +39,10 @@ class System:
     extra: Mapping[str, str] = field(default_factory=dict)
 
 
-SQLITE, POSTGRES = "sqlite", "postgres"
+SQLITE, POSTGRES, MONGODB = "sqlite", "postgres", "mongodb"
 ROTA = System("rota", "Rota", "rota_sqlite.py", "rota", SQLITE, 10_000, 100_000, 100_000)
 ROTA_PG = System("rota-pg", "Rota", "rota_postgres.py", "rota-postgres", POSTGRES, 3_000, 100_000, 100_000, {"BENCH_ROTA_DATABASE": "rota"})
+ROTA_MONGO = System("rota-mongo", "Rota", "rota_mongodb.py", "rota-mongodb", MONGODB, 1_000, 20_000, 20_000, {"BENCH_ROTA_MONGODB": "rota"})
 PLAIN = System("sqlite", "plain SQLite", "plain_sqlite.py", "yardstick", SQLITE, 10_000, 200_000)
 SYSTEMS = (
     PLAIN,
@@ -61,8 +67,46 @@ SYSTEMS = (
     System("dbos", "DBOS", "dbos_pg.py", "python-postgres", POSTGRES, 1_000, 5_000, 3_000),
     System("graphile-worker", "graphile-worker", "graphile_pg.mjs", "node", POSTGRES, 1_500, 50_000, 60_000),
     System("pg-boss", "pg-boss", "pgboss_pg.mjs", "node", POSTGRES, 1_500, 50_000, 60_000),
+    ROTA_MONGO,
+    System("agenda-50", "Agenda, 50 at once", "agenda_mongodb.mjs", "node", MONGODB, 500, 2_000, 2_000, {"BENCH_AGENDA_CONCURRENCY": "50"}),
+    System(
+        "agenda-200",
+        "Agenda, 200 at once",
+        "agenda_mongodb.mjs",
+        "node",
+        MONGODB,
+        drain=2_000,
+        extra={"BENCH_AGENDA_CONCURRENCY": "200"},
+    ),
 )
-PREFIX = {SQLITE: "", POSTGRES: "PostgreSQL: "}
+
+
+class ServerKind(NamedTuple):
+    """A kind of server that stores are on: its name, and what of it serves an idle worker."""
+
+    name: str
+    idle: str
+    address: str
+    """The variable in which peers are told where it listens."""
+    checkpoint: str
+    """What has it write what is dirty, in Python; `sys.argv[1]` is where it listens."""
+
+
+SERVERS = {
+    POSTGRES: ServerKind(
+        "PostgreSQL",
+        "its sessions of PostgreSQL",
+        "BENCH_POSTGRES",
+        "import psycopg, sys; psycopg.connect(f'{sys.argv[1]}/postgres', autocommit=True).execute('CHECKPOINT')",
+    ),
+    MONGODB: ServerKind(
+        "MongoDB",
+        "the primary of MongoDB, with what that does on its own",
+        "BENCH_MONGODB",
+        "import pymongo, sys; pymongo.MongoClient(sys.argv[1]).admin.command('fsync')",
+    ),
+}
+PREFIX = {SQLITE: ""} | {store: f"{server.name}: " for store, server in SERVERS.items()}
 """What stands before the topic of a row: systems are compared with those on the same kind of store."""
 
 
@@ -107,7 +151,8 @@ class Lab:
     runtimes: dict[str, Path] = field(default_factory=lambda: dict.fromkeys(OWN, Path(sys.executable)))
     missing: dict[str, str] = field(default_factory=dict)
     environment: dict[str, str] = field(default_factory=dict)
-    server_pid: int | None = None
+    servers: dict[str, int] = field(default_factory=dict)
+    """The process of each server whose CPU counts, by kind of store: of a replica set, the primary's."""
 
     def why_not(self, system: System) -> str | None:
         """Return why a system can't be measured here, or None."""
@@ -134,11 +179,11 @@ class Lab:
         """Wait for a started command and return what it answers."""
         return _answer(self.children.collect(child, cap_s=cap_s))
 
-    def checkpoint(self) -> None:
-        """Have the server write what is dirty, so that it does not do so later; without a driver here it has only the rest that follows."""
-        command = "import psycopg, sys; psycopg.connect(sys.argv[1], autocommit=True).execute('CHECKPOINT')"
+    def checkpoint(self, store: str) -> None:
+        """Have a server write what is dirty, so that it does not do so later; without a driver here it has only the rest that follows."""
+        server = SERVERS[store]
         with suppress(NotMeasured):
-            self.children.call([sys.executable, "-c", command, f"{self.environment['BENCH_POSTGRES']}/postgres"], cap_s=CALL_CAP_S)
+            self.children.call([sys.executable, "-c", server.checkpoint, self.environment[server.address]], cap_s=CALL_CAP_S)
 
     def clear(self) -> None:
         """Forget all counted starts and noted delays."""

@@ -7,16 +7,16 @@ import pwd
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from harness.children import Child, Children, NotMeasured
+from harness.server import Server, free_port
 
 _SETTINGS = {
     "listen_addresses": "127.0.0.1",
@@ -31,15 +31,6 @@ _START_CAP_S = 30.0
 _UNPACK_CAP_S = 300.0
 
 
-class Server(NamedTuple):
-    """A running PostgreSQL: where it listens, its version, what was set, and its main process."""
-
-    url: str
-    version: str
-    settings: str
-    process: Child
-
-
 @contextmanager
 def serving(children: Children, base: Path, unpacked: Path, more: Mapping[str, str]) -> Iterator[Server]:
     """Run a fresh server with its data under `base` and these settings more; NotMeasured says why there can be none."""
@@ -51,7 +42,7 @@ def serving(children: Children, base: Path, unpacked: Path, more: Mapping[str, s
     try:
         initdb = [str(binaries / "initdb"), "-D", str(folder / "data"), "-A", "trust", "-U", "postgres", "--locale=C", "-E", "UTF8"]
         children.collect(children.start(initdb, environment, stderr=subprocess.PIPE, stdout=subprocess.PIPE, **identity), cap_s=60)
-        port = _free_port()
+        port = free_port()
         flags = [part for name, value in (_SETTINGS | dict(more)).items() for part in ("-c", f"{name}={value}")]
         process = children.start([str(binaries / "postgres"), "-D", str(folder / "data"), "-p", str(port), *flags], environment, **identity)
         _wait_until_ready(children, binaries, port, process)
@@ -97,12 +88,6 @@ def _unpack_debian(children: Children, target: Path) -> Path:
     if not binaries:
         raise NotMeasured("PostgreSQL is not installed, and Debian's package could not be unpacked")
     return binaries
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _wait_until_ready(children: Children, binaries: Path, port: int, process: Child) -> None:

@@ -20,6 +20,7 @@ from harness.lab import ROTA, Lab, System
 LOAD_CAP_S = 180.0
 DRAIN_MILLION_CAP_S = 240.0
 BEST_OF = 5
+SQL_JOBS, SQL_CAP_S = 100_000, 300.0
 TYPES, TYPED_JOBS = (10, 100, 1_000, 5_000), 2_000
 NONE = "none waiting"
 ARMS = {"none": NONE, "later": "due later", "low": "lower priority", "foreign": "a type it can't run"}
@@ -110,6 +111,22 @@ def types(lab: Lab, _systems: Sequence[System]) -> Iterator[Figure]:
     for count, values in found.items():
         system = f"{count:,} job types"
         yield replace(row, system=system, values=tuple(values), missing=None if values else reason, baseline=first)
+
+
+def sql(lab: Lab, _systems: Sequence[System]) -> Iterator[Figure]:
+    """Take the CPU of a job that is SQL beside that of a no-op in Python, in one process."""
+    jobs = lab.scaled(SQL_JOBS)
+    row = Figure(topic="CPU of a job that is SQL", work=f"{jobs:,} jobs of each", system="Python no-op", unit=Unit.US)
+    other = replace(row, system="one SELECT on a SQLite file", baseline="Python no-op")
+    try:
+        _refuse_if_missing(lab)
+        lab.ask(ROTA, "reset")
+        lab.clear()
+        spent = lab.ask(ROTA, "sql", jobs, cap_s=SQL_CAP_S, ROTA_SQL_PATHS=str(lab.stores))["answer"]
+        yield replace(row, values=(1e6 * spent["python"] / jobs,))
+        yield replace(other, values=(1e6 * spent["sql"] / jobs,))
+    except NotMeasured as error:
+        yield replace(other, missing=str(error))
 
 
 def start(lab: Lab, _systems: Sequence[System]) -> Iterator[Figure]:

@@ -50,6 +50,7 @@ export function removeSqlite(path) {
 }
 
 export const postgresUrl = (database) => `${POSTGRES}/${database}`;
+export const mongodbUrl = (database) => process.env.BENCH_MONGODB.replace("/?", `/${database}?`);
 
 async function query(database, sql) {
   const { default: pg } = await import("pg");

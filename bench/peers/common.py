@@ -35,6 +35,11 @@ _POLL_S = 0.005
 Payload = dict[str, Any]
 
 
+def mongodb_url(database: str) -> str:
+    """Return where a database of this run's replica set is."""
+    return os.environ.get("BENCH_MONGODB", "").replace("/?", f"/{database}?")
+
+
 def payload(number: int = 0, kind: str = WORK) -> Payload:
     """Return about 100 bytes of JSON; `sent` is CLOCK_MONOTONIC, which all processes of a machine share."""
     return {"number": number, "kind": kind, "sent": time.monotonic(), "pad": "x" * 40}

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 
 from common import (
@@ -12,6 +14,7 @@ from common import (
     FILLER,
     LATENCY,
     PROCESS,
+    STORES,
     WORK,
     Payload,
     Peer,
@@ -27,6 +30,7 @@ from common import (
 _READY_CAP_S = 60.0
 _WARM_UP_JOBS = 20
 _IN_TURN = 2
+_LOOK_S = 0.2
 
 
 class RotaPeer(Peer):
@@ -164,6 +168,26 @@ class RotaPeer(Peer):
             begun = time.process_time()
             watch(self.left, jobs)
             return time.process_time() - begun
+
+    def sql(self, jobs: int) -> dict[str, float]:
+        """Drain no-op jobs in Python, then the same number of jobs that are one SELECT each; return the CPU seconds of both.
+
+        The SELECT is on a SQLite file of its own, which every run opens anew.
+        """
+        file = STORES / "bench-shop.db"
+        with closing(sqlite3.connect(file)) as shop, shop:
+            shop.executescript("PRAGMA journal_mode = WAL; CREATE TABLE IF NOT EXISTS goods (id INTEGER); INSERT INTO goods VALUES (1);")
+        self.rota.connections.create("shop", f"sqlite:///{file}")
+        self.rota.templates.sql("one", "SELECT id FROM goods WHERE id = :id", connection="shop")
+        spent = {}
+        for kind, items in (("python", (("noop", job) for job in payloads(jobs))), ("sql", (("one", {"id": 1}) for _ in range(jobs)))):
+            self.rota.enqueue_many(items)
+            begun = time.process_time()
+            with self.rota.running():
+                while self.left() > 0:
+                    time.sleep(_LOOK_S)
+            spent[kind] = time.process_time() - begun
+        return spent
 
     def ready(self) -> dict[str, float]:
         """Work until the first handler has started; return when the store was opened and when that was."""
