@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rota import Actor, Backoff, Context, PermanentError, Rota, Settings, Status
 from rota.compat import monque_import
-from rota.compat.faces import monque_document
+from rota.compat.faces import monque_document, monque_schedule
 from rota.errors import (
     InvalidImport,
     InvalidSchedule,
@@ -21,7 +21,7 @@ from rota.errors import (
     StoreUnavailable,
     UnknownTemplate,
 )
-from rota.faces.extended_json import plain
+from rota.faces.extended_json import object_id, plain
 from rota.faces.monque import job_id_of, read_document
 from rota.model.definitions import Organization, OrganizationState
 from rota.model.gate import SYSTEM, Right, Role
@@ -509,7 +509,7 @@ def test_jobs_of_our_own_have_a_document_too(rota: Rota, clock: ManualClock):
     shown = monque_document(Ask(rota._session, None, Right.READ), bad.id)
     assert (seen[0]["status"], seen[0]["lockedAt"]) == ("processing", {"$date": "2025-12-16T12:00:00.000Z"})
     assert (shown["_id"], shown["status"], shown["failCount"], shown["failReason"]) == (
-        rota.jobs.get(bad).root_id,
+        object_id(rota.jobs.get(bad).root_id),
         "failed",
         1,
         "PermanentError: no",
@@ -517,7 +517,7 @@ def test_jobs_of_our_own_have_a_document_too(rota: Rota, clock: ManualClock):
     assert (shown["uniqueKey"], shown["lockedAt"]) == ("k", None)
     rota.jobs.cancel(good.id, reason="not today")
     cancelled = monque_document(Ask(rota._session, None, Right.READ), good.id)
-    assert (cancelled["status"], cancelled["failReason"], cancelled["failCount"]) == ("failed", "not today", 0)
+    assert (cancelled["status"], cancelled["failReason"], cancelled["failCount"]) == ("cancelled", "not today", 0)
 
 
 # ---- what can't be taken -------------------------------------------------------------------------------------------------
@@ -688,3 +688,44 @@ def test_a_long_file_is_taken_in_chunks_and_tells_how_far_it_is(heir: Rota, tmp_
     assert report.waiting == 2500
     assert [news for news in told if news[0] == "importing"] == [("importing", done, 2500) for done in (1000, 2000, 2500)]
     assert told[:3] == [("checking", 1000, None), ("checking", 2000, None), ("checking", 2500, 2500)]
+
+
+# ---- types, and schedules ------------------------------------------------------------------------------------------------
+
+
+def test_types_that_json_lacks_are_text_for_the_handler_and_come_back_as_they_were(heir: Rota, ran):
+    data = {"at": {"$date": "2026-01-02T03:04:05.678Z"}, "who": {"$oid": "6760a1234567890abcdef123"}, "sum": {"$numberDecimal": "12.30"}}
+    heir.store.import_monque([changed(PENDING, data=data)])
+    (job,) = only(heir, "send-email")
+    assert job.params == {"at": "2026-01-02T03:04:05.678Z", "who": "6760a1234567890abcdef123", "sum": "12.30"}
+    assert monque_document(ask(heir), job.id)["data"] == data
+    heir.jobs.update(job.id, params=job.params | {"sum": "13"})
+    assert monque_document(ask(heir), job.id)["data"]["sum"] == "13"
+
+
+def test_a_schedule_without_a_job_is_a_pending_document(heir: Rota):
+    heir.schedule("nightly", "daily-report", cron="0 2 * * *", timezone="Europe/Berlin", params={"reportType": "sales"}, priority=70)
+    shown = monque_schedule(ask(heir), "nightly")
+    assert shown == {
+        "_id": shown["_id"],
+        "name": "daily-report",
+        "data": {"reportType": "sales"},
+        "status": "pending",
+        "nextRunAt": {"$date": "2025-12-17T01:00:00.000Z"},
+        "lockedAt": None,
+        "failCount": 0,
+        "repeatInterval": "0 2 * * *",
+        "timezone": "Europe/Berlin",
+        "priority": 70,
+        "uniqueKey": "nightly",
+        "createdAt": {"$date": "2025-12-16T12:00:00.000Z"},
+        "updatedAt": {"$date": "2025-12-16T12:00:00.000Z"},
+    }
+    assert len(shown["_id"]["$oid"]) == 24
+    assert read_document(shown).is_only_due
+    heir.schedules.pause("nightly")
+    assert monque_schedule(ask(heir), "nightly")["status"] == "cancelled"
+
+
+def ask(rota: Rota) -> Ask:
+    return Ask(rota._session, None, Right.READ)

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from rota.engine.submit import job_hash
 from rota.faces.background_job import BackgroundJob, ExecutionLogEntry, execution_log, last_failure
 from rota.faces.background_job import background_job as face_of
-from rota.faces.monque import as_document
+from rota.faces.monque import as_document, schedule_document
 from rota.model.values import Job, JobRef, Run, undashed
 from rota.operation import Ask
+from rota.schedule_views import named
 
 
 def background_job(ask: Ask, job: JobRef) -> BackgroundJob:
@@ -37,6 +38,11 @@ def monque_document(ask: Ask, job: JobRef) -> dict[str, object]:
     schedule_id = undashed(chain[-1].schedule_id or "")
     schedule = None if schedule_id is None else ask.store.schedule(schedule_id)
     return as_document(chain, failed_run=_failed_run(ask, chain), schedule=schedule)
+
+
+def monque_schedule(ask: Ask, name: str, organization: str | None = None) -> dict[str, object]:
+    """Return a schedule as a document of Monque's collection: pending until its next due time. For Right.READ."""
+    return schedule_document(named(ask, name, organization), now=ask.now)
 
 
 def _chain(ask: Ask, job: JobRef) -> list[Job]:
