@@ -77,7 +77,10 @@ class Rota(View):
         ids: Ids | None = None,
         seed: int | None = None,
     ) -> None:
-        """Name the store: a path, sqlite:///path, postgresql://user@host/database, or None for $ROTA_STORE, else ./rota.db."""
+        """Name the store: a path, sqlite:///path, postgresql://user@host/database or mongodb://user@host/database.
+
+        None is $ROTA_STORE, else ./rota.db.
+        """
         super().__init__(Seat(Session(self, store, settings=settings, clock=clock, ids=ids, seed=seed)))
 
     def acting_as(self, actor: Actor | str | None) -> Rota:

@@ -33,6 +33,10 @@ if TYPE_CHECKING:
     from rota.ports.runner import Checker, Runner
     from rota.ports.sender import Caller, Sender
     from rota.ports.wakeup import Wakeup
+    from rota.stores.mongodb import MongoStore
+    from rota.stores.mongodb.copying import MongoDepot
+    from rota.stores.postgres import PostgresStore
+    from rota.stores.postgres.copying import PostgresDepot
     from rota.vault import MasterKeys
 
 
@@ -57,9 +61,10 @@ class Opened(msgspec.Struct, frozen=True):
 
 def open_store(url: str, settings: Settings, clock: Clock, *, moved: bool = False) -> Opened:
     """Open the store that a URL or path names, and bring its schema up to date. One that was moved is refused unless asked for."""
-    if is_postgres(url):
-        return _open_postgres(url, settings, clock, moved=moved)
-    return _open_sqlite(sqlite_path(url), settings, clock, moved=moved)
+    if not has_clock(url):
+        return _open_sqlite(sqlite_path(url), settings, clock, moved=moved)
+    open_server = _open_postgres if is_postgres(url) else _open_mongodb
+    return open_server(url, settings, clock, moved=moved)
 
 
 def open_place(url: str, settings: Settings) -> Place:
@@ -68,13 +73,14 @@ def open_place(url: str, settings: Settings) -> Place:
 
     if is_postgres(url):
         import_postgres()
-        from rota.stores.postgres import paths  # noqa: PLC0415 - a store is imported when it is used
-        from rota.stores.postgres.address import address  # noqa: PLC0415
-        from rota.stores.postgres.copying import PostgresDepot  # noqa: PLC0415
+        from rota.stores.postgres.copying import PostgresDepot  # noqa: PLC0415 - a store is imported when it is used
 
-        where = address(url, settings.schema)
-        log_dir = paths.log_dir(where, settings) if settings.run_logs == "folder" else None
-        return Place(PostgresDepot(url, settings), paths.locks(where, settings), log_dir)
+        return _place(PostgresDepot(url, settings), settings)
+    if is_mongodb(url):
+        import_mongodb()
+        from rota.stores.mongodb.copying import MongoDepot  # noqa: PLC0415 - a store is imported when it is used
+
+        return _place(MongoDepot(url, settings), settings)
     from rota.stores.locks import FileLocks  # noqa: PLC0415 - a store is imported when it is used
     from rota.stores.sqlite.copying import SqliteDepot  # noqa: PLC0415
 
@@ -83,9 +89,28 @@ def open_place(url: str, settings: Settings) -> Place:
     return Place(depot, FileLocks(Path(f"{depot.url}.workers"), settings), log_dir)
 
 
+def _place(depot: PostgresDepot | MongoDepot, settings: Settings) -> Place:
+    """Return a store on servers as a whole, with what belongs to it on this machine."""
+    from rota.engine.store_copy import Place  # noqa: PLC0415 - few programs need it
+    from rota.stores import paths  # noqa: PLC0415 - a store is imported when it is used
+
+    name = depot.address.name
+    return Place(depot, paths.locks(name, settings), paths.log_dir(name, settings) if settings.run_logs == "folder" else None)
+
+
 def is_postgres(url: str) -> bool:
     """Say whether a URL names a PostgreSQL database."""
     return url.startswith(("postgresql://", "postgres://"))
+
+
+def is_mongodb(url: str) -> bool:
+    """Say whether a URL names a MongoDB database."""
+    return url.startswith(("mongodb://", "mongodb+srv://"))
+
+
+def has_clock(url: str) -> bool:
+    """Say whether a URL names a store whose clock all of its machines can see."""
+    return url.startswith(("postgresql://", "postgres://", "mongodb://", "mongodb+srv://"))
 
 
 def _open_sqlite(path: Path, settings: Settings, clock: Clock, *, moved: bool) -> Opened:
@@ -102,14 +127,30 @@ def _open_sqlite(path: Path, settings: Settings, clock: Clock, *, moved: bool) -
 
 def _open_postgres(url: str, settings: Settings, clock: Clock, *, moved: bool) -> Opened:
     import_postgres()
-    from rota.stores.postgres import PostgresStore, paths  # noqa: PLC0415 - a store is imported when it is used
-    from rota.stores.postgres.hints import Listener  # noqa: PLC0415
+    from rota.stores.postgres import PostgresStore  # noqa: PLC0415 - a store is imported when it is used
+    from rota.stores.postgres.notices import listener  # noqa: PLC0415
 
     store = PostgresStore(url, settings)
     _migrate(store, clock, moved=moved)
-    locks, hints = paths.locks(store.address, settings), partial(Listener, store.address, settings)
-    log_dir, trust = paths.log_dir(store.address, settings), ClockTrust(store, clock, settings)
-    return Opened(store, locks, log_dir, hints, store.time, trust, ships_logs=settings.run_logs != "folder")
+    return _opened(store, store.address.name, partial(listener, store.address, settings), settings, clock)
+
+
+def _open_mongodb(url: str, settings: Settings, clock: Clock, *, moved: bool) -> Opened:
+    import_mongodb()
+    from rota.stores.mongodb import MongoStore  # noqa: PLC0415 - a store is imported when it is used
+    from rota.stores.mongodb.notices import listener  # noqa: PLC0415
+
+    store = MongoStore(url, settings)
+    _migrate(store, clock, moved=moved)
+    return _opened(store, store.address.name, partial(listener, store.address, settings), settings, clock)
+
+
+def _opened(store: PostgresStore | MongoStore, name: str, hints: Callable[[], Wakeup], settings: Settings, clock: Clock) -> Opened:
+    """Return a store on servers, with what belongs to it on this machine."""
+    from rota.stores import paths  # noqa: PLC0415 - a store is imported when it is used
+
+    locks, log_dir = paths.locks(name, settings), paths.log_dir(name, settings)
+    return Opened(store, locks, log_dir, hints, store.time, ClockTrust(store, clock, settings), ships_logs=settings.run_logs != "folder")
 
 
 def import_postgres() -> None:
@@ -120,14 +161,34 @@ def import_postgres() -> None:
         raise InvalidOption(f"a PostgreSQL store needs the driver ({error}): {extra('postgres')}") from error
 
 
+def import_mongodb() -> None:
+    """Import what MongoDB stores need, or say what to install."""
+    try:
+        import rota.stores.mongodb  # noqa: F401, PLC0415 - a store is imported when it is used
+    except ImportError as error:
+        raise InvalidOption(f"a MongoDB store needs the driver ({error}): {extra('mongodb')}") from error
+
+
 def grants_for(url: str, settings: Settings, role: str, *, kind: str) -> list[str]:
     """Return the statements that let a role of the database use its store."""
+    if is_mongodb(url):
+        return _mongodb_grants(url, role, kind)
     if not is_postgres(url):
-        raise InvalidOption("a SQLite store has no roles: who may write its file may do everything. Grants are for postgresql://…")
+        raise InvalidOption(
+            "a SQLite store has no roles: who may write its file may do everything. Grants are for postgresql://… and mongodb://…"
+        )
     import_postgres()
     from rota.stores.postgres import grants  # noqa: PLC0415 - a store is imported when it is used
 
     return grants.statements(kind, role, settings.schema)
+
+
+def _mongodb_grants(url: str, role: str, kind: str) -> list[str]:
+    import_mongodb()
+    from rota.stores.mongodb import grants  # noqa: PLC0415 - a store is imported when it is used
+    from rota.stores.mongodb.address import address  # noqa: PLC0415
+
+    return grants.statements(kind, role, address(url).database)
 
 
 def _migrate(store: Store, clock: Clock, *, moved: bool) -> None:
@@ -255,7 +316,7 @@ def sqlite_path(url: str) -> Path:
     scheme, found, _ = path.partition("://")
     if found and path == url:
         raise InvalidOption(
-            f"{scheme}:// is not a store this Rota can open: give a path, sqlite:///path or postgresql://user@host/database"
+            f"{scheme}:// is not a store this Rota can open: give a path, sqlite:///path, postgresql://user@host/database or mongodb://user@host/database"
         )
     if not url:
         raise InvalidOption("the store's path is empty: give a path such as rota.db")

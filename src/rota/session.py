@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from msgspec.structs import replace
 
-from rota.compose import Opened, is_postgres, make_tracing, master_keys, open_store
+from rota.compose import Opened, has_clock, make_tracing, master_keys, open_store
 from rota.engine.call_pool import CallPool
 from rota.engine.fleet import Beats
 from rota.engine.meter import Meter
@@ -150,7 +150,7 @@ class Session:
     def name_store(self, store: str | os.PathLike[str] | None) -> None:
         """Mean this store from now on: None is $ROTA_STORE, else ./rota.db. The time is that of the given clock, else of the store."""
         self.where = StoreUrl(os.fspath(store) if store is not None else os.environ.get("ROTA_STORE") or "rota.db")
-        self.follows = StoreClock(begin=self.open) if self._given_clock is None and is_postgres(self.where) else None
+        self.follows = StoreClock(begin=self.open) if self._given_clock is None and has_clock(self.where) else None
         """The clock, where it follows the store's own."""
         self.clock: Clock = self._given_clock or self.follows or SystemClock()
         vars(self).pop("submitter", None)  # it has the clock of the store before

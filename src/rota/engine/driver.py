@@ -66,6 +66,11 @@ class Driver:
         """Say whether the driver's thread is alive."""
         return self._thread.is_alive()
 
+    @property
+    def holding(self) -> int:
+        """Return how many jobs are claimed and not yet written as ended."""
+        return self.worker.holding
+
     def _run(self) -> None:
         while not self._stop.is_set():
             self.worker.wait(self._turn())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from datetime import UTC, datetime
+from hashlib import blake2b
 from typing import Any
 
 from rota.model.values import SECOND, Instant, instant, moment_of
@@ -23,6 +24,22 @@ def plain(value: Any) -> object:
         if name in _TYPES:
             return _read(name, inner)
     return {name: plain(inner) for name, inner in value.items()}
+
+
+def has_types(value: Any) -> bool:
+    """Say whether it has values that plain JSON has only as text: ids, times, decimals, binary."""
+    if isinstance(value, list):
+        return any(has_types(each) for each in value)
+    if not isinstance(value, dict):
+        return False
+    return (len(value) == 1 and not _TEXTS.isdisjoint(value)) or any(has_types(each) for each in value.values())
+
+
+def object_id(job_id: str) -> dict[str, str]:
+    """Return the ObjectId that stands for an id of Rota's, always the same: the second of its time, and a hash of it."""
+    digits = job_id.replace("-", "")
+    second = int(digits[:12], 16) // 1000
+    return {"$oid": f"{second:08x}{blake2b(bytes.fromhex(digits), digest_size=8).hexdigest()}"}
 
 
 def instant_of(given: Any) -> Instant:
@@ -75,3 +92,5 @@ _TYPES: dict[str, Callable[[Any], object]] = {
     "$binary": lambda inner: str(inner["base64"]),
     "$undefined": lambda _: None,
 }
+_TEXTS = frozenset(("$oid", "$uuid", "$symbol", "$numberDecimal", "$date", "$binary"))
+"""Types that become text."""

@@ -16,13 +16,13 @@ from typing import Any
 import msgspec
 
 from rota.errors import InvalidImport, InvalidName, InvalidSchedule
-from rota.faces.extended_json import date_of, instant_of, plain
+from rota.faces.extended_json import date_of, has_types, instant_of, object_id, plain
 from rota.model.checks import check_name
 from rota.model.cron import read_cron
 from rota.model.decide import Crashed, Successor, Transition, decide
-from rota.model.schedules import Kind, Schedule, Timing
+from rota.model.schedules import Kind, Schedule, ScheduleState, Timing
 from rota.model.states import ErrorType, Status
-from rota.model.values import LATEST, Claimed, Instant, Job, NewRow, Run
+from rota.model.values import LATEST, Claimed, Instant, Job, NewRow, Run, moment_of
 from rota.model.zones import zone_of
 from rota.ports.store import Adopted, Past
 
@@ -54,6 +54,9 @@ class Document(msgspec.Struct, kw_only=True, frozen=True):
     """As it stands there, an ObjectId for instance."""
     name: str
     data: object
+    """As plain JSON: ids, times, decimals and binary are texts."""
+    typed: object
+    """The same as it stands there, if it has values that plain JSON has not; else None."""
     status: DocumentStatus
     next_run_at: Instant
     locked_at: Instant | None
@@ -100,8 +103,8 @@ class Document(msgspec.Struct, kw_only=True, frozen=True):
             "timezone": self.timezone,
             "priority": self.priority,
             "uniqueKey": self.unique_key,
-            "cancelled": True if self.status is DocumentStatus.CANCELLED else None,
             "wrapped": None if isinstance(self.data, dict) else True,
+            "data": self.typed,
         }
         return msgspec.json.encode({META: {name: value for name, value in kept.items() if value is not None}}).decode()
 
@@ -118,6 +121,7 @@ def read_document(value: object) -> Document:
         id=take.identity("_id"),
         name=take.text("name", required=True) or "",
         data=take.data("data"),
+        typed=value["data"] if has_types(value["data"]) else None,
         status=take.status("status"),
         next_run_at=take.required_moment("nextRunAt"),
         locked_at=take.moment("lockedAt"),
@@ -272,13 +276,13 @@ def as_document(chain: Sequence[Job], *, failed_run: Run | None = None, schedule
     """Return a chain as a document; `failed_run` is the run of its last attempt that went wrong, `schedule` what it was made by."""
     first, tail = chain[0], chain[-1]
     kept = _kept(tail)
-    status = _status_of(tail, kept)
+    status = _status_of(tail)
     interval, timezone = _repeats(schedule) or (kept.get("repeatInterval"), kept.get("timezone"))
     failed_last = tail.status is Status.DEAD_LETTER and tail.error_type is not ErrorType.CRASH
     found: dict[str, object] = {
-        "_id": kept.get("_id", first.root_id),
+        "_id": kept.get("_id") or object_id(first.root_id),
         "name": tail.job_type,
-        "data": tail.params.get(WRAPPED) if kept.get("wrapped") else tail.params,
+        "data": _data_of(tail, kept),
         "status": str(status),
         "nextRunAt": date_of(tail.run_at),
         "lockedAt": date_of(tail.started_at) if status is DocumentStatus.PROCESSING else None,
@@ -297,6 +301,32 @@ def as_document(chain: Sequence[Job], *, failed_run: Run | None = None, schedule
     return found | {"createdAt": date_of(first.created_at), "updatedAt": date_of(changed)}
 
 
+def schedule_document(schedule: Schedule, *, now: Instant) -> dict[str, object]:
+    """Return a schedule as the document that Monque would have of it: pending until its next due time, cancelled if there is none."""
+    interval, timezone = _repeats(schedule) or (None, None)
+    is_live = schedule.state is ScheduleState.ENABLED and schedule.next_at is not None
+    found: dict[str, object] = {
+        "_id": object_id(schedule.id),
+        "name": schedule.job_type,
+        "data": schedule.params,
+        "status": str(DocumentStatus.PENDING if is_live else DocumentStatus.CANCELLED),
+        "nextRunAt": date_of(moment_of(schedule.next_at or schedule.last_at or now)),
+        "lockedAt": None,
+        "failCount": 0,
+    }
+    optional = {"repeatInterval": interval, "timezone": timezone, "priority": schedule.priority, "uniqueKey": schedule.name}
+    found |= {name: value for name, value in optional.items() if value is not None}
+    created_at = schedule.created_at or moment_of(now)
+    return found | {"createdAt": date_of(created_at), "updatedAt": date_of(schedule.updated_at or created_at)}
+
+
+def _data_of(job: Job, kept: dict[str, Any]) -> object:
+    """Return the data of a document: with its types if it came with some, unless its params have been changed here."""
+    data: object = job.params.get(WRAPPED) if kept.get("wrapped") else job.params
+    typed = kept.get("data")
+    return typed if typed is not None and plain(typed) == data else data
+
+
 def _repeats(schedule: Schedule | None) -> tuple[str | None, str | None] | None:
     """Return when a schedule is due as Monque writes it: a cron expression, and its zone unless that is UTC."""
     if schedule is None or schedule.timing.kind is not Kind.CRON:
@@ -310,7 +340,7 @@ def _kept(job: Job) -> dict[str, Any]:
     return kept if isinstance(kept, dict) else {}
 
 
-def _status_of(tail: Job, kept: dict[str, Any]) -> DocumentStatus:
+def _status_of(tail: Job) -> DocumentStatus:
     match tail.status:
         case Status.RUNNING:
             return DocumentStatus.PROCESSING
@@ -322,8 +352,7 @@ def _status_of(tail: Job, kept: dict[str, Any]) -> DocumentStatus:
         case Status.DEAD_LETTER:
             return DocumentStatus.FAILED
         case Status.CANCELLED:
-            # Only newer versions of Monque know it: a document that came with it is shown with it.
-            return DocumentStatus.CANCELLED if kept.get("cancelled") else DocumentStatus.FAILED
+            return DocumentStatus.CANCELLED
         case _:
             return DocumentStatus.PENDING
 

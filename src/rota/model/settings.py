@@ -235,6 +235,18 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         int, Doc("rows of its last result set that a run of a SQL job keeps, at most; result_max bounds their size", 1, 1_000_000)
     ] = 1000
     sql_paths: Annotated[str, Doc("folders and files, with commas between them, whose SQLite databases SQL jobs may use; empty: none")] = ""
+    monque_poll: Annotated[float, Doc("how often an idle bridge looks for documents of Monque that are due", 0.01, 3600)] = 1.0
+    monque_concurrency: Annotated[int, Doc("documents of one name that a bridge runs at once", 1, 10_000)] = 5
+    monque_max_retries: Annotated[int, Doc("failed attempts after which a document of Monque is `failed`", 1, 10_000)] = 10
+    monque_retry_base: Annotated[float, Doc("delay before a retry of a document of Monque: twice this, doubled each time", 0)] = 1.0
+    monque_retry_max: Annotated[float, Doc("longest delay between attempts of a document of Monque", 0)] = 86_400.0
+    monque_heartbeat: Annotated[float, Doc("how often a bridge renews its claims on documents of Monque", 0.1, 3600)] = 30.0
+    monque_lock_timeout: Annotated[
+        float, Doc("how long a claim on a document of Monque lasts that nobody renews; the same in Monque's processes", 0.5)
+    ] = 1800.0
+    monque_timezone: Annotated[
+        str, Doc("IANA time zone of recurring documents of Monque that name none; Monque's processes use that of their machine")
+    ] = "UTC"
     progress_interval: Annotated[float, Doc("shortest time between two stored progress reports of a run", 0)] = 0.5
 
     master_key_file: Annotated[
@@ -292,8 +304,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             check_url(self.pulse_url, private=True, plain_http=True, what="setting pulse_url")
         if not all(0 <= delay_s <= 7 * 86_400.0 for delay_s in self.webhook_delays_s):
             raise InvalidOption(f"setting webhook_retries={self.webhook_retries!r} is out of range: give seconds, each at most a week")
-        if self.zone:
-            zone_of(self.zone)
+        for zone in (self.zone, self.monque_timezone):
+            if zone:
+                zone_of(zone)
         if self.catch_up_rate:
             self.catch_up_spacing_s  # noqa: B018 - refuses what is not a rate
 

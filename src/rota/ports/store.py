@@ -71,6 +71,9 @@ class Past(msgspec.Struct, kw_only=True):
     failures: int
     transition: Transition
     successor_id: str = ""
+    left: str | None = None
+    """Why the successor is not run here: it is SKIPPED at once, for this reason. None: it waits here."""
+    log_path: str | None = None
 
 
 class Adopted(msgspec.Struct, kw_only=True):
@@ -178,7 +181,8 @@ class Store(Definitions, Schedules, Access, Secrets, Overseeing, Watching, Hooks
     def transaction(self) -> AbstractContextManager[Any]:
         """Open the caller's own transaction, committed at the end of the block, undone on an exception.
 
-        What it yields has `execute` for the caller's own statements and `savepoint()`, a block that is undone by itself.
+        What it yields has `execute` for the caller's own statements and `savepoint()`, a block that is undone by itself; a store without
+        savepoints undoes the whole transaction if jobs were added in such a block, and refuses to use or commit it after that.
         """
 
     def join(self, transaction: Any) -> Any:
@@ -238,8 +242,9 @@ class Store(Definitions, Schedules, Access, Secrets, Overseeing, Watching, Hooks
 
         Each is enqueued as of its own `created_at`. One with a `past` then goes, in the same move, the whole legal way: it is
         started (by `adopter_id`, which is no worker) and ended as the past says, with its successor if there is one (never
-        `in_place`: it had no place here). One whose id is here already comes back with `existing`, unchanged; so does one
-        whose key a live chain holds, naming the holder, unless its own chain has ended: that one gives up the key.
+        `in_place`: it had no place here). If the past is `left` to the other system, that successor is SKIPPED. One whose id is here
+        already comes back with `existing`, unchanged; so does one whose key a live chain holds, naming the holder, unless its own chain
+        has ended: that one gives up the key.
         """
 
     def turn(self, turn: Turn) -> Turned:

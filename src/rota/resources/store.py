@@ -157,11 +157,11 @@ class StoreOperations(Resource):
     def grants(
         self,
         ask: Ask,
-        name: Annotated[str, Shape("The role in PostgreSQL.", "shop_worker", "ROLE")],
+        name: Annotated[str, Shape("The role in the database.", "shop_worker", "ROLE")],
         *,
-        kind: Annotated[str, Shape("worker, submitter, reader or server.", "submitter", "KIND")] = "worker",
+        kind: Annotated[str, Shape("worker, submitter, reader or server; on MongoDB also owner.", "submitter", "KIND")] = "worker",
     ) -> list[str]:
-        """Return the GRANT statements that let a role of PostgreSQL be a worker, a submitter, a reader or a server of this store."""
+        """Return the statements that let a role of PostgreSQL or MongoDB be a worker, a submitter, a reader or a server of this store."""
         return grants_for(ask.session.where, ask.settings, name, kind=kind)
 
     @operation(Right.READ_STATS, http="GET /stats", cli="stats")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import apsw
 
-from rota.compose import import_postgres, is_postgres, sqlite_path
+from rota.compose import import_mongodb, import_postgres, is_mongodb, is_postgres, sqlite_path
 from rota.errors import StoreUnusable
 from rota.model.audit import AuditRuns
 from rota.model.settings import Settings
@@ -21,6 +21,7 @@ from rota.stores.sqlite.db import Db
 from rota.stores.verbs.store import Hold
 
 if TYPE_CHECKING:
+    from rota.simulation.mongodb import ReadOnlyMongo
     from rota.simulation.postgres import ReadOnlyPostgres
 
 T = TypeVar("T")
@@ -53,12 +54,17 @@ _read_only: _ReadOnly | None = None
 
 def open_for_reading(url: str, settings: Settings) -> Store | None:
     """Open the store that a URL or path names so that nothing can change it; None if it is not there yet."""
-    store: Theirs | ReadOnlyPostgres
+    store: Theirs | ReadOnlyPostgres | ReadOnlyMongo
     if is_postgres(url):
         import_postgres()
         from rota.simulation.postgres import ReadOnlyPostgres  # noqa: PLC0415 - a store is imported when it is used
 
         store = ReadOnlyPostgres(url, settings)
+    elif is_mongodb(url):
+        import_mongodb()
+        from rota.simulation.mongodb import ReadOnlyMongo  # noqa: PLC0415 - a store is imported when it is used
+
+        store = ReadOnlyMongo(url, settings)
     else:
         path = sqlite_path(url)
         if not path.exists():

@@ -12,6 +12,7 @@ from psycopg import conninfo
 
 from rota.errors import InvalidOption
 from rota.model.urls import is_ambiguous
+from rota.stores.paths import name_of
 
 PLAIN_NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 DOOR, WHEEL, MIGRATION, GUESTS, CLAIMS = 1, 2, 3, 4, 5
@@ -80,6 +81,11 @@ class Address(msgspec.Struct, frozen=True):
         """Remember which of several servers has answered."""
         if self.hosts is not None:
             self.hosts.note_answer(host, port)
+
+    @property
+    def name(self) -> str:
+        """Return a name that each store has to itself on this machine."""
+        return name_of(self.schema, f"{self.shown}#{self.schema}")
 
     @property
     def schema_quoted(self) -> str:

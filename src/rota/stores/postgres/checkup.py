@@ -12,8 +12,7 @@ from rota.errors import StoreUnusable
 from rota.model.findings import Finding, advice, look_at, ok, problem, size_text, span_text
 from rota.model.settings import Settings
 from rota.model.values import SECOND, Instant
-from rota.stores import permissions
-from rota.stores.postgres import paths
+from rota.stores import paths, permissions
 from rota.stores.postgres.address import Address
 from rota.stores.postgres.connection import ASIDE
 from rota.stores.postgres.db import Db
@@ -82,11 +81,11 @@ def checkup(db: Db, where: Address, settings: Settings, now: Instant, *, machine
 def _permissions(where: Address, settings: Settings) -> Iterator[Finding]:
     """Look at what workers keep in files of this machine."""
     try:
-        paths.locks(where, settings).check()
+        paths.locks(where.name, settings).check()
     except StoreUnusable as error:
         remedy = "remove it, or set XDG_RUNTIME_DIR; `rota repair` closes a folder that is this user's own"
         yield problem(permissions.NAME, str(error), remedy)
-    yield from permissions.look(paths.kept(where, settings), settings)
+    yield from permissions.look(paths.kept(where.name, settings), settings)
 
 
 class State(msgspec.Struct, frozen=True, array_like=True):

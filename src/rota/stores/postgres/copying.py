@@ -43,21 +43,21 @@ class PostgresDepot:
 
     def __init__(self, url: str, settings: Settings) -> None:
         """Take where it is."""
-        self._address = address(url, settings.schema)
+        self.address = address(url, settings.schema)
         self._url = url
         self._settings = settings
-        schema = self._address.schema
-        self.url = self._address.shown + ("" if schema == USUAL_SCHEMA else f" (schema {schema})")
+        schema = self.address.schema
+        self.url = self.address.shown + ("" if schema == USUAL_SCHEMA else f" (schema {schema})")
 
     def identity(self) -> str:
         """Return which schema of which server this is."""
         with self._connected() as db:
-            return str(db.value("this_store", schema=self._address.schema))
+            return str(db.value("this_store", schema=self.address.schema))
 
     def exists(self) -> bool:
         """Say whether the schema has our tables."""
         with self._connected() as db:
-            return {row[0] for row in db.rows("tables_here", schema=self._address.schema)} >= {META.name, FACTS}
+            return {row[0] for row in db.rows("tables_here", schema=self.address.schema)} >= {META.name, FACTS}
 
     def prepare(self, *, now: Instant) -> None:
         """Bring the schema up to date, making it if it is not there."""
@@ -77,7 +77,7 @@ class PostgresDepot:
     def others(self) -> list[str]:
         """Return tables in our schema that are not Rota's."""
         with self._connected() as db:
-            return sorted({row[0] for row in db.rows("columns_here", schema=self._address.schema)} - set(HERE))
+            return sorted({row[0] for row in db.rows("columns_here", schema=self.address.schema)} - set(HERE))
 
     @contextmanager
     def snapshot(self) -> Iterator[Reading]:
@@ -99,7 +99,7 @@ class PostgresDepot:
         with self._connected() as db:
             self._begin(db)
             db.execute("SET LOCAL synchronous_commit = on")
-            yield Writing(db, self.url, self._address.schema)
+            yield Writing(db, self.url, self.address.schema)
             db.execute("COMMIT")
 
     def reopen(self) -> None:
@@ -113,16 +113,16 @@ class PostgresDepot:
     @contextmanager
     def _connected(self) -> Iterator[Db]:
         """Lend a connection of this block's own; what it has not committed is undone."""
-        raw = open_connection(self._address, self._settings)
+        raw = open_connection(self.address, self._settings)
         try:
-            with translated(self._address):
+            with translated(self.address):
                 yield Db(raw)
         finally:
             raw.close()
 
     def _begin(self, db: Db) -> None:
         # Those too who have added jobs in transactions of their own, which nobody sees yet.
-        locks = ["SELECT pg_advisory_xact_lock({}, {})".format(*self._address.key(lock)) for lock in (GUESTS, DOOR)]
+        locks = ["SELECT pg_advisory_xact_lock({}, {})".format(*self.address.key(lock)) for lock in (GUESTS, DOOR)]
         db.execute("; ".join(["BEGIN; SET LOCAL statement_timeout = 0", *locks]))
 
 

@@ -62,6 +62,7 @@ class Db:
     __slots__ = ("_cursor", "_first", "_open", "_spare", "raw")
     prepares = True
     ends_apart = True
+    hops = False
     conflict: tuple[type[Exception], ...] = (psycopg.IntegrityError,)
     refused: tuple[type[Exception], ...] = (psycopg.IntegrityError, psycopg.DataError, errors.RaiseException)
     unwritable: tuple[type[Exception], ...] = (psycopg.IntegrityError, psycopg.DataError, ValueError, TypeError, KeyError)
@@ -181,7 +182,8 @@ class Db:
         """Add jobs by one statement."""
         bodies = Bodies([row.pop("params") for row in rows])
         plain = [{name: value.hex() if type(value) is bytes else value for name, value in row.items() if value is not None} for row in rows]
-        return self.added("insert_jobs_each", len(rows), rows=plain, bodies=bodies)
+        name = "insert_jobs_due_each" if "schedule_id" in rows[0] else "insert_jobs_each"
+        return self.added(name, len(rows), rows=plain, bodies=bodies)
 
     def candidates(self, lanes: tuple[int, ...], want: int, *, slim: bool, suspects: bool) -> list[Claimed]:
         """Return ready jobs, by another query if the lanes are very many."""
@@ -255,6 +257,11 @@ class Db:
     def execute(self, text: str) -> None:
         """Run a fixed text of one or more commands that have no values."""
         self._cursor.execute(text, prepare=False)
+
+    def look(self, worker_id: bytes, done: Sequence[tuple[int, Instant]] = ()) -> tuple[Any, ...]:
+        """Return what a turn asks first of the whole store."""
+        del done
+        return self.rows("turn_look", worker_id=worker_id)[0]
 
     def end_plain(self, done: dict[int, Instant], worker_id: bytes) -> tuple[list[int], str]:
         """Complete jobs with their runs in one statement, which also says what there is to count."""

@@ -27,8 +27,8 @@ from rota.model.values import Claimed, Enqueued, Instant, NewRow
 from rota.ports.places import Place
 from rota.ports.store import DefinitionsChanged
 from rota.ports.transactions import inside
-from rota.stores import permissions
-from rota.stores.postgres import migrate, paths
+from rota.stores import paths, permissions
+from rota.stores.postgres import migrate
 from rota.stores.postgres.address import CLAIMS, DOOR, GUESTS, WHEEL, Address, address
 from rota.stores.postgres.checkup import checkup
 from rota.stores.postgres.connection import ASIDE, REOPEN_S, Pool, beat_silence_s, open_connection, silence
@@ -171,7 +171,7 @@ class PostgresStore(VerbStore):
 
     def fix(self, *, now: Instant) -> list[Finding]:
         """Repair the rows, and close what workers of this machine keep in files to others."""
-        kept = [*paths.shared_folder(self.address), *paths.kept(self.address, self._settings)]
+        kept = [*paths.shared_folder(self.address.name), *paths.kept(self.address.name, self._settings)]
         return [*self._fix_rows(now=now), *permissions.repair(kept, self._settings)]
 
     def _fix_rows(self, *, now: Instant) -> list[Finding]:

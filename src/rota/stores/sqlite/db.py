@@ -45,6 +45,7 @@ class Db:
     __slots__ = ("_open", "_savepoint", "_told", "raw")
     conflict: tuple[type[Exception], ...] = (apsw.ConstraintError,)
     ends_apart = False
+    hops = False
     refused: tuple[type[Exception], ...] = (apsw.ConstraintError, apsw.TooBigError)
     unwritable: tuple[type[Exception], ...] = (apsw.ConstraintError, apsw.SQLError, apsw.TooBigError, ValueError, TypeError, KeyError)
 
@@ -155,7 +156,7 @@ class Db:
 
     def added_each(self, rows: Sequence[dict[str, Any]]) -> Sequence[int]:
         """Add jobs one after the other: no answer is waited for between two."""
-        what = statement("insert_job")
+        what = statement("insert_job_due" if "schedule_id" in rows[0] else "insert_job")
         self.raw.executemany(what.text, map(what.values, rows))
         last = self.raw.last_insert_rowid()
         return range(last - len(rows) + 1, last + 1)
@@ -173,6 +174,14 @@ class Db:
                 raise
             return self.candidates(lanes, want // 2, slim=slim, suspects=suspects)
         return found
+
+    def look(self, worker_id: bytes, done: Sequence[tuple[int, Instant]] = ()) -> tuple[Any, ...]:
+        """Return what a turn asks first of the whole store."""
+        del done
+        what = statement("turn_look")
+        # Read to the end, so that the statement goes back to the cache.
+        rows: list[tuple[Any, ...]] = list(self.raw.execute(what.text, what.values({"worker_id": worker_id})))
+        return rows[0]
 
     def end_plain(self, done: dict[int, Instant], worker_id: bytes) -> tuple[list[int], str]:
         """Complete jobs, then their runs."""

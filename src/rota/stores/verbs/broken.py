@@ -73,31 +73,40 @@ def _completed(number: int, at: Instant) -> Ending:
 
 def set_aside(db: Db, turn: Turn) -> dict[int, str]:
     """Park ready jobs that can't be started and due ones that can't be queued; return the reasons by number."""
-    parked = _set_expired_aside(db, turn) | _set_children_aside(db, turn)
+    news: list[str] = []
+    parked = _set_jobs_aside(db, turn, news)
+    # At last: a store without savepoints has begun this again for each part that failed.
+    for line in news:
+        log.error("%s", line)
+    return parked
+
+
+def _set_jobs_aside(db: Db, turn: Turn, news: list[str]) -> dict[int, str]:
+    parked = _set_expired_aside(db, turn, news) | _set_children_aside(db, turn, news)
     for priority, earliest in db.rows("due_priorities"):
         if earliest <= turn.now:
             due = queue_due(db, priority, turn.now, turn.limit)
             for number, reason in _culprits(db, ("queue",), list(due), lambda some, due=due: _queue(db, some, due, turn.now)).items():  # type: ignore[misc]
-                parked |= _park(db, "park_pending", number, reason, reason=f"{BROKEN_ROW}{reason}")
+                parked |= _park(db, "park_pending", news, number, reason, reason=f"{BROKEN_ROW}{reason}")
     # What was queued and claimed in the turn that failed is to be tried as well.
     promote(db, turn.now, turn.limit)
     for lane in lanes_of_types(db, turn.types) if turn.lanes is None else turn.lanes:
         ready = [number for (number,) in db.rows("ready_of_lane", lane=lane, limit=turn.limit)]
         for number, reason in _culprits(db, ("start",), ready, lambda some: _start(db, some, turn)).items():
-            parked |= _park(db, "park_broken", number, reason, held=broken_word(reason))
-    return parked | _set_direct_aside(db, turn)
+            parked |= _park(db, "park_broken", news, number, reason, held=broken_word(reason))
+    return parked | _set_direct_aside(db, turn, news)
 
 
-def _set_expired_aside(db: Db, turn: Turn) -> dict[int, str]:
+def _set_expired_aside(db: Db, turn: Turn, news: list[str]) -> dict[int, str]:
     """Park jobs that have expired and can't be ended. They keep no time to expire at, or each turn would come upon them."""
     parked: dict[int, str] = {}
     expired = _numbers(db.value("expired_jobs", now=turn.now, limit=turn.limit))
     for number, reason in _culprits(db, ("expire",), expired, lambda some: end_owed(db, some, EXPIRED, turn.now)).items():
-        parked |= _park_waiting(db, number, f"{EXPIRED}{reason}", lambda number=number: db.change("unset_expiry", number=number))  # type: ignore[misc]
+        parked |= _park_waiting(db, news, number, f"{EXPIRED}{reason}", lambda number=number: db.change("unset_expiry", number=number))  # type: ignore[misc]
     return parked
 
 
-def _set_children_aside(db: Db, turn: Turn) -> dict[int, str]:
+def _set_children_aside(db: Db, turn: Turn, news: list[str]) -> dict[int, str]:
     """Park jobs that can't be released, or ended, when a chain they wait for has ended."""
     parked: dict[int, str] = {}
     for ended in edges.some_ended(db, turn.limit):
@@ -106,14 +115,14 @@ def _set_children_aside(db: Db, turn: Turn) -> dict[int, str]:
         # It still waits for one more than it has open edges, and needs no other word.
         db.change("satisfy", root_id=ended.root_id, children=list(stuck), now=turn.now)
         for number, reason in stuck.items():
-            log.error("job %d can't be released and stays PENDING: %s. `rota repair` counts what it waits for", number, reason)
+            news.append(f"job {number} can't be released and stays PENDING: {reason}. `rota repair` counts what it waits for")
         parked |= stuck
         for status, numbers in told.by_end():
             word = WITH_PARENT[status]
             about = ("end", word, ended.root_id)
             for number, reason in _culprits(db, about, numbers, lambda some, word=word: end_owed(db, some, word, turn.now)).items():  # type: ignore[misc]
                 values = {"number": number, "root_id": ended.root_id}
-                parked |= _park_waiting(db, number, f"{word}{reason}", lambda values=values: db.change("let_wait", **values))  # type: ignore[misc]
+                parked |= _park_waiting(db, news, number, f"{word}{reason}", lambda values=values: db.change("let_wait", **values))  # type: ignore[misc]
     return parked
 
 
@@ -132,7 +141,7 @@ def owed_of(text: str) -> str | None:
     return next((word for word in (EXPIRED, *WITH_PARENT.values()) if text.startswith(word)), None)
 
 
-def _park_waiting(db: Db, number: int, why: str, also: Callable[[], object]) -> dict[int, str]:
+def _park_waiting(db: Db, news: list[str], number: int, why: str, also: Callable[[], object]) -> dict[int, str]:
     """Park a job that waits in either state and can't be ended."""
     try:
         with db.savepoint(("park waiting", number)):
@@ -140,19 +149,19 @@ def _park_waiting(db: Db, number: int, why: str, also: Callable[[], object]) -> 
             db.change("park_pending", number=number, reason=f"{BROKEN_ROW}{why}")
             also()
     except db.refused as error:
-        log.error("job %d can't be ended (%s) and can't be parked either (%s): remove what refuses it", number, why, words_of(error))  # noqa: TRY400 - it says all
+        news.append(f"job {number} can't be ended ({why}) and can't be parked either ({words_of(error)}): remove what refuses it")
         return {}
-    log.error("job %d can't be ended and was parked: %s. `rota repair` ends it when nothing refuses that", number, why)
+    news.append(f"job {number} can't be ended and was parked: {why}. `rota repair` ends it when nothing refuses that")
     return {number: why}
 
 
-def _set_direct_aside(db: Db, turn: Turn) -> dict[int, str]:
+def _set_direct_aside(db: Db, turn: Turn, news: list[str]) -> dict[int, str]:
     active = active_reservation(db)
     if active is None or db.value("is_waiting", number=active.job_number) is None:
         return {}
     parked: dict[int, str] = {}
     for number, reason in _culprits(db, ("start directly",), [active.job_number], lambda some: _start(db, some, turn)).items():
-        parked |= _park(db, "park_broken", number, reason, held=broken_word(reason))
+        parked |= _park(db, "park_broken", news, number, reason, held=broken_word(reason))
         # It would keep the next slot for a job that can't start.
         db.change("end_reservation", reservation_id=active.id, status="EXPIRED", now=turn.now)
     return parked
@@ -171,14 +180,14 @@ def _queue(db: Db, numbers: list[int], due: dict[int, int], now: Instant) -> Non
     db.change("queue_jobs", now=now, positions={number: due[number] for number in numbers})
 
 
-def _park(db: Db, statement: str, number: int, why: str, /, **values: str) -> dict[int, str]:
+def _park(db: Db, statement: str, news: list[str], number: int, why: str, /, **values: str) -> dict[int, str]:
     try:
         with db.savepoint((statement, number)):
             db.change(statement, number=number, **values)
     except db.refused as error:
-        log.error("job %d can't be started (%s) and can't be parked either (%s): remove what refuses it", number, why, words_of(error))  # noqa: TRY400 - it says all
+        news.append(f"job {number} can't be started ({why}) and can't be parked either ({words_of(error)}): remove what refuses it")
         return {}
-    log.error("job %d can't be started and was parked: %s. `rota repair` repairs what can be repaired", number, why)
+    news.append(f"job {number} can't be started and was parked: {why}. `rota repair` repairs what can be repaired")
     return {number: why}
 
 

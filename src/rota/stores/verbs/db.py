@@ -75,6 +75,9 @@ class Db(Protocol):
     ends_apart: bool
     """Ended jobs are in a table of their own, in the order of their numbers."""
 
+    hops: bool
+    """A bound on the second column of an index leads to few rows also where nothing is known of the first, which has few values."""
+
     def rows(self, name: str, /, **values: Any) -> list[tuple[Any, ...]]:
         """Run a named statement and return its rows."""
 
@@ -105,13 +108,19 @@ class Db(Protocol):
         """Return the params of many jobs, each of them JSON, as the value that statements take."""
 
     def added_each(self, rows: Sequence[dict[str, Any]]) -> Sequence[int]:
-        """Add jobs, each with the values of `insert_job` for itself, and return their numbers, which ascend."""
+        """Add jobs, each with the values of `insert_job` for itself, and return their numbers, which ascend.
+
+        Jobs of due times have `schedule_id`, `due_at` and `run_as` too: all of them, or none.
+        """
 
     def candidates(self, lanes: tuple[int, ...], want: int, *, slim: bool, suspects: bool) -> list[Claimed]:
         """Return the first ready jobs of these lanes, in the queue's order; slim ones lack what may be large.
 
         Without `suspects`, jobs under which a worker has crashed are left out.
         """
+
+    def look(self, worker_id: bytes, done: Sequence[tuple[int, Instant]] = ()) -> tuple[Any, ...]:
+        """Return what a turn asks first of the whole store. `done`: the jobs for which it calls `end_plain` next."""
 
     def end_plain(self, done: dict[int, Instant], worker_id: bytes) -> tuple[list[int], str]:
         """Complete jobs and their runs, by number and moment, as far as this worker still runs them.

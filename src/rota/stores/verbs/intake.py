@@ -14,7 +14,7 @@ from rota.model.gate import Actor
 from rota.model.states import Status
 from rota.model.values import SECOND, Enqueued, Instant, NewRow, dashed, moment, undashed
 from rota.ports.places import Place
-from rota.ports.store import Adopted, DefinitionsChanged
+from rota.ports.store import Adopted, DefinitionsChanged, Past
 from rota.ports.turns import Ending, Turned
 from rota.stores.verbs import edges, queue, webhooks
 from rota.stores.verbs.chains import Doom, Waits, end_doomed, waits_of
@@ -379,7 +379,17 @@ def _live_through(db: Db, begun: list[tuple[int, Adopted]], adopter_id: str, now
         past = job.past
         assert past is not None  # noqa: S101 - the caller looked
         rows.append((number, past.run_id, past.started_at, past.failures))
-        endings.append(Ending(number, past.ended_at, past.transition, past.transition, past.successor_id))
+        endings.append(Ending(number, past.ended_at, past.transition, past.transition, past.successor_id, past.log_path))
     db.adopt(rows, adopter_id)
     # What another system has done is no news.
     finish(db, endings, now, Turned(), About(bytes.fromhex(adopter_id), AuditRuns.NONE, tell=False))
+    for _, job in begun:
+        if job.past is not None and job.past.left is not None:
+            _leave(db, job.past, now)
+
+
+def _leave(db: Db, past: Past, now: Instant) -> None:
+    """Skip the successor of an attempt whose retries are the other system's."""
+    successor = queue.known(db, past.successor_id)
+    if successor is not None:
+        end_waiting(db, [successor.number], Status.SKIPPED, now, reason=past.left or "", actor="system", report=False)

@@ -26,6 +26,8 @@ from rota.stores.verbs.endings import SETTLE_MAX, end_waiting, settle
 
 DEPENDENTS_MAX = 10_000
 """Schedules that depend on others and are due at once: they are put in order together."""
+JOBS_MAX = 2000
+"""Jobs of one transaction of firing, but for those of its last schedule: other work waits for it, and a server may limit its time."""
 LOOK_BACK = 1000
 """How many jobs of a schedule are looked at for one that ended in a window."""
 DROPPED_REASON = "its job was dropped"
@@ -43,8 +45,9 @@ def fire(db: Db, decide: Decide, now: Instant, *, limit: int, ahead: Instant, de
     _complete(db, now, limit)
     found = schedules.due_of(db.value("schedules_due_now", depends=0, now=now, limit=limit))
     rooms: dict[str, int | None] = {}
+    due = len(found)
     fired.settled += _fire_all(db, found, decide, now, rooms)
-    if len(found) == limit:
+    if due == limit or len(found) < due:
         fired.unfinished = True
         return fired
     # What others depend on has fired: those who depend follow, each after what it depends on.
@@ -162,13 +165,15 @@ def _check_definitions(db: Db, definitions: int | None) -> None:
 
 
 def _fire_all(db: Db, found: list[schedules.Due], decide: Decide, now: Instant, rooms: dict[str, int | None]) -> list[Settled]:
+    """Fire schedules. Those that are left for the next transaction, for these make many jobs, are taken out of `found`."""
     if not found:
         return []
     for each in found:
         if each.told_from is not None and each.told_until is not None and each.told_until <= now:
             # The clock is back where it was: the lower one was wrong, and what was told up to here holds.
             each.schedule = tell_again(db, each.schedule, each.told_from, each.told_until)
-    decided = [(each.schedule, decide(each)) for each in schedules.surroundings(db, found, rooms)]
+    decided = _decide_some(schedules.surroundings(db, found, rooms), decide)
+    del found[len(decided) :]
     for schedule, firing in decided:
         if firing.drop and schedules.depending_on(db, schedule):
             # Who waits for it must find it: it stays as one that is over.
@@ -182,6 +187,19 @@ def _fire_all(db: Db, found: list[schedules.Due], decide: Decide, now: Instant, 
     reports.of_firings(db, ((each, *one) for each, one in zip(found, decided, strict=True)), grown, now)
     # Who only fired needs no telling.
     return [Settled(schedule=schedule, rows=tuple(firing.rows)) for schedule, firing in decided if len(firing.rows) > len(firing.jobs)]
+
+
+def _decide_some(due: list[DueSchedule], decide: Decide) -> list[tuple[Schedule, Firing]]:
+    """Decide in order, until there are as many jobs as one transaction should make."""
+    decided: list[tuple[Schedule, Firing]] = []
+    jobs = 0
+    for each in due:
+        firing = decide(each)
+        decided.append((each.schedule, firing))
+        jobs += len(firing.jobs)
+        if jobs >= JOBS_MAX:
+            break
+    return decided
 
 
 def _advance(db: Db, rowids: list[int], firings: list[Firing], now: Instant) -> None:
@@ -216,11 +234,11 @@ def _make_jobs(db: Db, jobs: list[DueJob], now: Instant) -> None:
         return
     number = db.value("next_number")
     made: list[int] = []
-    for (_, _, _, alone), same in groupby(jobs, key=_shape):
-        some = list(same)
-        for part in [[job] for job in some] if alone else [some]:
-            made += [_make_waiting(db, part[0], now, number)] if alone else queue.add_due(db, [job.row for job in part], now, number)
-            number = None
+    for waits, same in groupby(jobs, key=_waits):
+        if waits:
+            made += [_make_waiting(db, job, now, None if made or place else number) for place, job in enumerate(same)]
+        else:
+            made += queue.add_all_due(db, [job.row for job in same], now, None if made else number)
     # Nobody else adds jobs meanwhile: firing holds the whole store.
     db.change("insert_fired", first=made[0], last=made[-1], now=now)
 
@@ -234,9 +252,8 @@ def _note_spread(db: Db, jobs: list[DueJob]) -> None:
         db.change("note_reasons", rows=spread)
 
 
-def _shape(job: DueJob) -> tuple[Any, ...]:
-    row = job.row
-    return queue.shape(row), row.run_as, row.due_at, bool(job.behind or job.awaits)
+def _waits(job: DueJob) -> bool:
+    return bool(job.behind or job.awaits)
 
 
 def _make_waiting(db: Db, job: DueJob, now: Instant, number: int | None) -> int:

@@ -167,6 +167,12 @@ def _refuse_other(row: NewRow, same: Sequence[Any]) -> None:
         raise DuplicateId(f"id {row.job_id} belongs to a job of type {same[5]!r} already: choose another")
 
 
+def known(db: Db, job_id: str) -> Enqueued | None:
+    """Return the job of an id, if it is here."""
+    same = db.row("same_id", job_id=bytes.fromhex(job_id))
+    return None if same is None else _existing(same)
+
+
 def _existing(row: Sequence[Any]) -> Enqueued:
     return Enqueued(job_id=row[0], root_id=row[1], number=row[2], status=row[3], position=row[4], existing=True)
 
@@ -243,8 +249,9 @@ def pour(db: Db, rows: Sequence[NewRow], now: Instant, base: int) -> None:
 
 
 def add_each(db: Db, rows: Sequence[NewRow], now: Instant, number: int | None = None, *, base: int | None = None) -> list[Enqueued]:
-    """Write plain rows of any shapes, and return what became of them, as `add` does those of one."""
+    """Write plain rows of any shapes, and return what became of them, as `add` does those of one; all are of due times, or none."""
     last: dict[tuple[str, int], int] = {}
+    lanes: dict[tuple[str, str, str], int] = {}
     values: list[dict[str, Any]] = []
     for row in rows:
         waits, line = row.run_at > now, (row.organization_id, row.policy.priority)
@@ -253,12 +260,34 @@ def add_each(db: Db, rows: Sequence[NewRow], now: Instant, number: int | None = 
                 last[line] = position_after(db, *line) if base is None else base
             last[line] += GAP
         position = _unplaced(row, now) if waits else last[line]
-        own = _of_all(row, now, None if values else number, position=position, waits=waits, lane=definitions.lane_of_row(db, row))
+        lane = row.lane or _lane_of(db, row, lanes)
+        own = _of_all(row, now, None if values else number, position=position, waits=waits, lane=lane)
+        if row.schedule_id is not None:
+            own |= {"schedule_id": blob(row.schedule_id), "due_at": row.due_at, "run_as": row.run_as}
         values.append({"ids": bytes.fromhex(row.job_id), "params": row.params} | own)
     return [
         Enqueued(row.job_id, row.job_id, own, value["status"], max(0, value["position"]), existing=False)
         for row, own, value in zip(rows, db.added_each(values), values, strict=True)
     ]
+
+
+def _lane_of(db: Db, row: NewRow, lanes: dict[tuple[str, str, str], int]) -> int:
+    """Return the lane of a row that does not know it; `lanes` has those of the rows before it."""
+    key = row.job_type, row.queue, row.digest
+    if key not in lanes:
+        lanes[key] = definitions.find_lane(db, *key)
+    return lanes[key]
+
+
+def add_all_due(db: Db, rows: Sequence[NewRow], now: Instant, number: int | None = None) -> list[int]:
+    """Write jobs of schedules that wait for no other: stretches of one shape and due time if they are long, else all as they come."""
+    stretches = [list(same) for _, same in groupby(rows, key=lambda row: (shape(row), row.run_as, row.due_at))]
+    if len(rows) < STRETCH * len(stretches) and len(rows) > 1:
+        return [added.number for added in add_each(db, rows, now, number)]
+    numbers: list[int] = []
+    for stretch in stretches:
+        numbers += add_due(db, stretch, now, None if numbers else number)
+    return numbers
 
 
 def add_due(db: Db, rows: list[NewRow], now: Instant, number: int | None = None, *, blockers: int = 0) -> Sequence[int]:

@@ -208,7 +208,10 @@ class JobScan:
         """Read ended jobs type by type, in no order."""
         if self._db.ends_apart:
             # Chunks of all types, by a plan that is kept: a scan of each type would be planned for itself.
-            yield from (row for _, row in self._fetched(self._ends(descending=True), self._columns))
+            places: Iterator[Any] = self._ends(descending=True)
+            if self._db.hops:
+                places = self._db.stream("ends", None, (BY_FINISH, BY_NUMBER), self._ended, None)
+            yield from (row for _, row in self._fetched(places, self._columns, ended=True))
             return
         earliest = max((bound.value for bound in self._ended if bound.compares is Compares.LEAST), default=None)
         for job_type, last in self._types(descending=True):
@@ -218,7 +221,7 @@ class JobScan:
     def _by_finish(self) -> Iterator[Row]:
         """Read jobs in the order of their ends; live ones have none, which is the least."""
         descending = self._order == LATEST_FINISH
-        ended = (row for _, row in self._fetched(self._ends(descending=descending), self._columns))
+        ended = (row for _, row in self._fetched(self._ends(descending=descending), self._columns, ended=True))
         if descending:
             yield from ended
         for source, values in self._live():
@@ -236,7 +239,7 @@ class JobScan:
         for row in [*self._along("clock_back"), *self._running()]:
             heappush(latest, (-row[-1], next(tie), row[:-1]))
         columns = (*self._columns, BY_START)
-        for finished, row in self._fetched(self._ends(descending=True), columns):
+        for finished, row in self._fetched(self._ends(descending=True), columns, ended=True):
             while latest and -latest[0][0] >= finished:
                 yield heappop(latest)[2]
             if row[-1] is not None and row[-1] <= finished:
@@ -293,10 +296,12 @@ class JobScan:
             if following is not None:
                 heappush(heads, (sign * following[0], following[1], stream))
 
-    def _fetched(self, places: Iterator[tuple[Any, int]], columns: tuple[str, ...]) -> Iterator[tuple[Any, Row]]:
+    def _fetched(self, places: Iterator[tuple[Any, int]], columns: tuple[str, ...], *, ended: bool = False) -> Iterator[tuple[Any, Row]]:
         """Read the rows of jobs, as far as they match, in the order in which their numbers come; each with the value it is ordered by."""
         size = CHUNK_FIRST
-        sources = self._sources() if self._db.ends_apart else [("all", {})]
+        sources: list[Source] = [("all", {})]
+        if self._db.ends_apart:
+            sources = [("ended", {})] if ended else self._sources()
         # Numbers lead to a row sooner than its schedule, and those of a schedule are of no other.
         bounds = tuple(bound for bound in self._bounds if (bound.column, bound.compares) != ("schedule_id", Compares.EQUAL))
         while chunk := list(islice(places, size)):

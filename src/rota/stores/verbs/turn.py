@@ -72,7 +72,7 @@ def lightly(db: Db, request: Turn) -> Turned:
     Raise NotLight where that can't be; `choose` has not been asked then.
     """
     turned = Turned()
-    look = _look(db, request)
+    look = _Look(*db.look(bytes.fromhex(request.worker_id), request.done))
     if not look.is_calm(request.now):
         raise NotLight
     if request.reports:
@@ -142,29 +142,25 @@ class _Look(NamedTuple):
         return bool(request.want and request.choose and self.definitions == request.definitions and not self.given_up)
 
 
-def _look(db: Db, request: Turn) -> _Look:
-    return _Look(*db.rows("turn_look", worker_id=bytes.fromhex(request.worker_id))[0])
-
-
 def _has_come(at: Instant | None, now: Instant) -> bool:
     return at is not None and at <= now
 
 
 def _bring_forward(db: Db, request: Turn, turned: Turned, finished: Finished | None) -> _Look:
     """Expire what is over, tell who waits for what ended, queue what is due; return what there is to look forward to."""
-    found = _look(db, request)
+    found = _Look(*db.look(bytes.fromhex(request.worker_id)))
     if finished is not None and found.means_something:
         finished.follow(db, request.now, over_limit=found.over_limit, waited_for=found.waited_for, reserved=found.direct is not None)
-        found = _look(db, request)
+        found = _Look(*db.look(bytes.fromhex(request.worker_id)))
     expired = _has_come(found.expires_at, request.now)
     if expired:
         expire(db, request.now, request.limit)
     if expired or found.any_ended:
         turned.unfinished = settle(db, request.now, request.limit)
-        found = _look(db, request)
+        found = _Look(*db.look(bytes.fromhex(request.worker_id)))
     if _has_come(found.due_at, request.now):
         promote(db, request.now, request.limit)
-        found = _look(db, request)
+        found = _Look(*db.look(bytes.fromhex(request.worker_id)))
     return found
 
 

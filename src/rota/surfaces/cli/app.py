@@ -77,6 +77,7 @@ BY_HAND = {
     "login": "a link for a browser; over HTTP and in Python nobody needs one",
     "job run-now": "the time of `job update`, under the word that people look for",
     "secret key": "reads no store",
+    "bridge monque": "as up",
     "import crontab": "reads a file of this machine, and writes its jobs as one SQL script",
     "group create": "members as NAME or NAME:{JSON}",
     "admin job list": "a query over sys.jobs",
@@ -112,7 +113,7 @@ LEAVES = {
             "Share",
             "grants",
             "store.grants",
-            "Show the GRANT statements that let a role of PostgreSQL be a worker, a submitter, a reader or a server of this store.",
+            "Show the statements that let a role of PostgreSQL or MongoDB be a worker, a submitter, a reader or a server of this store.",
         ),
         (
             "Look",
@@ -193,6 +194,7 @@ branch(app, "calendar", "Days on which schedules are not due.", "calendars", pan
 branch(app, "connection", "Databases that jobs in SQL use.", "connections", panel="Define")
 branch(app, "setting", "Settings that the store keeps for all processes.", "stored_settings", panel="Steer")
 branch(app, "import", "Take over the jobs of another system.", "store.import_monque", "crontab:crontab", panel="Define")
+branch(app, "bridge", "Run the jobs of another system with Rota's handlers.", "bridge:monque", panel="Start")
 branch(app, "organization", "Tenants that share this store, and their limits.", "organizations", panel="Share")
 branch(app, "user", "People, and what they may do.", "users", panel="Share")
 branch(app, "role", "Roles of organizations, which privileges are granted to.", "roles", panel="Share")

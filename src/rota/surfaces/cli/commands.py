@@ -58,6 +58,9 @@ EXTRAS: dict[str, dict[str, Any]] = {
             typer.Option("--follow", help="Print what the handler writes, as it writes it, from the first line on, until the job ends."),
         ],
     },
+    "schedule get": {
+        "face": Annotated[str | None, typer.Option("--face", metavar="SYSTEM", help="Show the schedule as another system does: monque.")]
+    },
     "token create": {"quiet": Annotated[bool, typer.Option("--quiet", "-q", help="Print the secret and nothing else.")]},
 }
 """Options that say how a result is shown. The operation does not know them."""

@@ -56,6 +56,11 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "rota template update resize --handler shop.images:resize --display-name 'Resize pictures'",
     ),
     "template load": ("rota template load jobs.toml --dry-run", "rota template load --samples"),
+    "bridge monque": (
+        "rota bridge monque mongodb://localhost/shop --app shop.jobs:rota",
+        "rota bridge monque 'mongodb://localhost/shop?collection=jobs' --app shop.jobs:rota --no-indexes",
+        "rota bridge monque mongodb://localhost/shop --check",
+    ),
     "import monque": (
         "rota import monque jobs.jsonl --app shop.jobs:rota --max-retries 9",
         "mongoexport -c monque_jobs | rota import monque - --make-templates",
@@ -117,6 +122,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "promote": (
         "rota promote rota.db postgresql://shop@db.example.org/shop",
         "rota promote postgresql://shop@db.example.org/shop rota.db",
+        "rota promote rota.db mongodb://shop@db.example.org/shop",
         "rota promote rota.db postgresql://shop@db.example.org/rehearsal --keep",
     ),
     "reopen": ("rota reopen --store rota.db",),

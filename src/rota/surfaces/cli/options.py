@@ -111,7 +111,9 @@ def value_of(text: str) -> Any:
 StoreOption = Annotated[
     str | None,
     typer.Option(
-        "--store", metavar="PATH", help="The store: a path, sqlite:///path or postgresql://user@host/db. Else $ROTA_STORE, else ./rota.db."
+        "--store",
+        metavar="PATH",
+        help="The store: a path, or sqlite:///, postgresql:// or mongodb:// with user@host/db. Else $ROTA_STORE, else ./rota.db.",
     ),
 ]
 AppOption = Annotated[

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from functools import partial
 from queue import Empty, SimpleQueue
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 
 import typer
 
@@ -55,13 +55,34 @@ class Screen(Protocol):
         """Show how things are, and what happens to this process just now. `anew`: nothing that was read before is good enough."""
 
 
-class Stopper:
+class Stoppable(Protocol):
+    """Something that runs jobs on a thread of its own: a driver, or a bridge."""
+
+    @property
+    def running(self) -> bool:
+        """Say whether its thread is alive."""
+
+    @property
+    def holding(self) -> int:
+        """Return how many jobs it holds."""
+
+    def stop(self) -> None:
+        """Let running jobs finish, and return."""
+
+    def hurry(self) -> None:
+        """Interrupt what still runs."""
+
+
+Run = TypeVar("Run", bound=Stoppable)
+
+
+class Stopper(Generic[Run]):
     """Listens for SIGINT and SIGTERM: the first lets running jobs finish, the second interrupts them."""
 
-    def __init__(self, start: Callable[[], Driver], grace_s: float, *, stop: Callable[[Driver], None] = Driver.stop) -> None:
+    def __init__(self, start: Callable[[], Run], grace_s: float, *, stop: Callable[[Run], None] | None = None) -> None:
         """Take what starts the driver that will have to be stopped, and what stops it where the process goes on."""
         self._start = start
-        self._stop = stop
+        self._stop = stop or (lambda running: running.stop())
         self._switching = threading.Lock()
         self._halted = False
         self._grace_s = grace_s
@@ -134,7 +155,7 @@ class Stopper:
             return "the worker is stopped; it claims no jobs until it is started again" if self._halted else ""
         if not self.driver.running:
             return "stopped"
-        held = self.driver.worker.holding
+        held = self.driver.holding
         if self._hurried or not held:
             return "stopping"
         jobs = "the running job" if held == 1 else f"{held} running jobs"
@@ -197,6 +218,15 @@ def work(
                     screen.update(stopper.notice)
                     stopper.wait(screen.every_s)
                 screen.update(stopper.notice, anew=True)
+    log.info("stopped")
+
+
+def bridge(rota: Rota, start: Callable[[], Run], *, as_json: bool) -> None:
+    """Run what brings jobs of another system here until it is asked to stop."""
+    _set_up_lines(rota, as_json=as_json)
+    with Stopper(start, rota.settings.shutdown_grace) as stopper:
+        while not stopper.done:
+            stopper.wait(Summary.every_s)
     log.info("stopped")
 
 

@@ -100,6 +100,20 @@ WITH new AS MATERIALIZED (
 INSERT INTO job_live (number, job_id, root_id, attempt, position, schedule_id, {new_live})
 SELECT number, job_id, job_id, 1, position, schedule_id, {new_live_values} FROM new;
 
+-- name: insert_jobs_due_each
+-- Jobs of schedules of any shapes and due times: see insert_jobs_each.
+WITH new AS MATERIALIZED (
+    SELECT nextval('job_numbers') AS number, r.ids AS job_id, r.unnest AS params, r.now AS created_at, r.*
+      FROM ROWS FROM (
+               json_to_recordset(:rows::json) AS ({values_of_each}, schedule_id uuid, due_at bigint, run_as text),
+               unnest(:bodies)) AS r
+), facts AS (
+    INSERT INTO job_facts (number, job_id, root_id, params, schedule_id, due_at, run_as, {new_facts})
+    SELECT number, job_id, job_id, params, schedule_id, due_at, run_as, {new_facts} FROM new
+)
+INSERT INTO job_live (number, job_id, root_id, attempt, position, schedule_id, {new_live})
+SELECT number, job_id, job_id, 1, position, schedule_id, {new_live} FROM new;
+
 -- ---- waiting for other schedules -----------------------------------------------------------------------------------
 
 -- name: fired_in_window

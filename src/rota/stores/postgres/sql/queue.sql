@@ -31,11 +31,7 @@ SELECT number, job_id, job_id, 1, position, {new_live_values} FROM new;
 WITH new AS MATERIALIZED (
     SELECT nextval('job_numbers') AS number, r.ids AS job_id, r.unnest AS params, r.now AS created_at, r.*
       FROM ROWS FROM (
-               json_to_recordset(:rows::json) AS (
-                   ids uuid, position bigint, status text, blockers bigint, held text, now bigint, queued_at bigint, organization_id text,
-                   template_id uuid, job_type text, origin text, unique_key text, job_hash bytea, group_id uuid, sequence_number bigint,
-                   owner text, max_retries bigint, max_crashes bigint, backoff text, timeout double precision, executor text, meta text,
-                   priority bigint, run_at bigint, expires_at bigint, lane bigint, tags text),
+               json_to_recordset(:rows::json) AS ({values_of_each}),
                unnest(:bodies)) AS r
 ), facts AS (
     INSERT INTO job_facts (number, job_id, root_id, params, {new_facts})
@@ -43,6 +39,12 @@ WITH new AS MATERIALIZED (
 )
 INSERT INTO job_live (number, job_id, root_id, attempt, position, {new_live})
 SELECT number, job_id, job_id, 1, position, {new_live} FROM new;
+
+-- name: values_of_each
+ids uuid, position bigint, status text, blockers bigint, held text, now bigint, queued_at bigint, organization_id text,
+template_id uuid, job_type text, origin text, unique_key text, job_hash bytea, group_id uuid, sequence_number bigint,
+owner text, max_retries bigint, max_crashes bigint, backoff text, timeout double precision, executor text, meta text,
+priority bigint, run_at bigint, expires_at bigint, lane bigint, tags text
 
 -- name: insert_job
 WITH new AS MATERIALIZED (

@@ -90,6 +90,11 @@ SELECT :number + e.key, substr(:ids, e.key * 16 + 1, 16), substr(:ids, e.key * 1
        substr(:schedules, e.key * 16 + 1, 16), :due_at, :run_as, {new_values}
   FROM json_each(:bodies) AS e;
 
+-- name: insert_job_due
+-- One job of a schedule, with the values of insert_job.
+INSERT INTO jobs (number, job_id, root_id, params, position, schedule_id, due_at, run_as, {new_columns})
+VALUES (:number, :ids, :ids, :params, :position, :schedule_id, :due_at, :run_as, {new_values});
+
 -- ---- waiting for other schedules -----------------------------------------------------------------------------------
 
 -- name: fired_in_window

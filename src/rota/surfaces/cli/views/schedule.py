@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import typer
 
-from rota.errors import NotFound
+from rota.errors import InvalidOption, NotFound
 from rota.model.schedules import Calendar, Fate, Kind, OnCompletion, ScheduleState
 from rota.model.states import Status
 from rota.model.values import Job
@@ -126,7 +126,9 @@ class Coming(msgspec.Struct, frozen=True):
 
 
 def one_document(view: ScheduleView, called: Called) -> dict[str, Any]:
-    """Return a schedule with its next due times, its last outcomes and the schedules that depend on it."""
+    """Return a schedule with its next due times, its last outcomes and what depends on it; or as another system has it."""
+    if called.extras["face"] is not None:
+        return _face(view, called)
     fields: dict[str, Any] = msgspec.to_builtins(view)
     return fields | {
         "coming": _coming(called.rota, view),
@@ -135,8 +137,21 @@ def one_document(view: ScheduleView, called: Called) -> dict[str, Any]:
     }
 
 
+def _face(view: ScheduleView, called: Called) -> dict[str, Any]:
+    from rota.compat.faces import monque_schedule  # noqa: PLC0415 - few calls need it
+    from rota.model.gate import Right  # noqa: PLC0415 - as above
+    from rota.operation import ask_for  # noqa: PLC0415 - as above
+
+    if called.extras["face"] != "monque":
+        raise InvalidOption(f"--face {called.extras['face']!r} is not one of monque")
+    return monque_schedule(ask_for(called.rota, Right.READ), view.name, view.organization)
+
+
 def show_one(view: ScheduleView, called: Called) -> None:
-    """Print a schedule, its next due times, the outcomes of the last ones, and what it depends on."""
+    """Print a schedule, its next due times, the outcomes of the last ones, and what it depends on; or as another system shows it."""
+    if called.extras["face"] is not None:
+        show_pairs(_face(view, called).items())
+        return
     me = called.rota
     before = ", ".join(_with_latest(me, name, view.organization) for name in view.depends_on)
     show_pairs([*_about(view), ("depends on", before), ("needed by", ", ".join(_needed_by(me, view)))])
