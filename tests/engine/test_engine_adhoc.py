@@ -12,7 +12,6 @@ from rota import Actor, NewJob, Rota, Settings
 from rota.errors import InvalidHandler, InvalidOption, InvalidParams, PermissionDenied, TransactionMisuse, UnknownTemplate
 from rota.stores.verbs import definitions
 from tests.stores.desk import ANNA
-from tests.stores.makers import MAKERS, SqliteMaker
 from tests.support.pace import patient
 from tests.support.runs import run_of
 from tests.support.waiting import eventually
@@ -52,14 +51,6 @@ def lobby(tmp_path, monkeypatch):
     yield folder
     for name in ("lobby", "absent"):
         sys.modules.pop(name, None)
-
-
-@pytest.fixture(params=MAKERS, ids=lambda maker: maker.name)
-def url(request, tmp_path):
-    made = request.param(tmp_path)
-    made.open().close()
-    yield str(made.path) if type(made) is SqliteMaker else made.server.url()
-    made.close()
 
 
 @pytest.fixture

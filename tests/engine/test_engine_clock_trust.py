@@ -1,4 +1,4 @@
-"""A clock that is far past the one before deletes nothing by age until it has gone on, undisputed, for an hour. On both stores."""
+"""A clock that is far past the one before deletes nothing by age until it has gone on, undisputed, for an hour. On every store."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from rota.model.values import SECOND
 from rota.model.webhooks import Sent, Verdict
 from rota.ports.hooks import Settled
 from tests.support.clock import ManualClock
-from tests.support.postgres import fresh_database
 
 HISTORY = 20
 KEEP = Settings(retention=30 * 86_400, retention_interval=60, synchronous="NORMAL")
@@ -61,19 +60,13 @@ class Shop:
         return found
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def shop(request, tmp_path, clock, monkeypatch) -> Iterator[Shop]:
+@pytest.fixture
+def shop(url, tmp_path, clock, monkeypatch) -> Iterator[Shop]:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    if request.param == "sqlite":
-        made = Shop(tmp_path / "rota.db", clock)
-        yield made
-        made.rota.close()
-        return
-    with fresh_database() as url:
-        made = Shop(url, clock)
-        yield made
-        made.rota.close()
+    made = Shop(url, clock)
+    yield made
+    made.rota.close()
 
 
 def test_a_clock_that_leaps_a_year_deletes_nothing_and_is_trusted_after_an_hour(shop, caplog):

@@ -12,24 +12,19 @@ from rota.model import schedules
 from rota.model.gate import Scope
 from rota.model.schedules import Fate
 from rota.model.values import SECOND, instant, undashed
-from tests.stores.makers import MAKERS
 from tests.support.clock import ManualClock
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
-@pytest.fixture(params=MAKERS, ids=lambda maker: maker.name)
-def rota(request, tmp_path):
-    maker = request.param(tmp_path)
-    maker.open()
-    url = maker.server.url() if maker.name == "postgres" else maker.path
+@pytest.fixture
+def rota(url):
     made = Rota(url, clock=ManualClock(NOON), settings=Settings(synchronous="NORMAL", retention=0), seed=7)
     made.job(name="work")(lambda: None)
     made.job(name="held")(lambda: None)
     made.templates.pause("held")
     yield made
     made.close()
-    maker.close()
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.prove
 START = datetime(2026, 3, 27, 21, 58, 30, tzinfo=UTC)
 """A day before the clocks of Europe jump, and eight before that of Lord Howe goes back by half an hour."""
 DAYS_OFF = {date(2026, 3, 28), date(2026, 3, 30), date(2026, 3, 31), date(2026, 4, 20)}
-EXAMPLES = {"sqlite": size(30, prove=1000), "postgres": size(6, prove=200)}
+EXAMPLES = {"sqlite": size(30, prove=1000), "postgres": size(6, prove=200), "mongodb": size(4, prove=100)}
 ROWS_MAX = 100_000
 
 TIMES = st.one_of(
@@ -74,9 +74,7 @@ def worlds(draw):
 def opened(maker_of, clock: ManualClock) -> Iterator[Rota]:
     folder = Path(tempfile.mkdtemp(prefix="rota-overdue-", dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
     maker = maker_of(folder)
-    maker.open()
-    url = maker.server.url() if maker.name == "postgres" else maker.path
-    rota = Rota(url, clock=clock, settings=Settings(synchronous="NORMAL", retention=0), seed=7)
+    rota = Rota(maker.url, clock=clock, settings=Settings(synchronous="NORMAL", retention=0), seed=7)
     try:
         yield rota
     finally:
@@ -213,3 +211,10 @@ def test_what_is_shown_as_overdue_is_what_a_worker_records_that_comes_back(world
 @given(worlds())
 def test_what_is_shown_as_overdue_is_what_a_worker_records_on_postgresql_too(world):
     holds(of_store("postgres"), world)
+
+
+@trying("mongodb")
+@with_known_worlds
+@given(worlds())
+def test_what_is_shown_as_overdue_is_what_a_worker_records_on_mongodb_too(world):
+    holds(of_store("mongodb"), world)

@@ -10,7 +10,6 @@ from contextlib import contextmanager
 import pytest
 
 from rota import NewJob, Rota
-from tests.support.postgres import fresh_database
 from tests.support.proof import size
 from tests.support.runs import run_of
 from tests.support.waiting import eventually
@@ -52,15 +51,6 @@ VERSIONS = {
     "older": {"added": "a", "removed": "a, b", "renamed": "a"},
     "newer": {"added": "a, b", "removed": "a", "renamed": "c"},
 }
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def url(request, tmp_path):
-    if request.param == "sqlite":
-        yield str(tmp_path / "rota.db")
-    else:
-        with fresh_database() as address:
-            yield address
 
 
 @contextmanager

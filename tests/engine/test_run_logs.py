@@ -17,20 +17,14 @@ from rota.live import follow_log
 from rota.model.gate import Right
 from rota.operation import ask_for
 from tests.engine.log_worker import declare
+from tests.stores.makers import MongoMaker, PostgresMaker
 from tests.support.pace import patient
 from tests.support.postgres import fresh_database
 from tests.support.waiting import eventually
 
 WORKER = Path(__file__).with_name("log_worker.py")
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def url(request, tmp_path):
-    if request.param == "sqlite":
-        yield str(tmp_path / "rota.db")
-        return
-    with fresh_database() as database:
-        yield database
+on_servers = pytest.mark.parametrize("maker", [PostgresMaker, MongoMaker], indirect=True, ids=["postgres", "mongodb"])
+"""Of several machines: a file is on one."""
 
 
 @pytest.fixture
@@ -171,7 +165,7 @@ def workers(url, tmp_path):
     made.close()
 
 
-@pytest.mark.parametrize("url", ["postgres"], indirect=True)
+@on_servers
 def test_logs_of_workers_on_two_machines_are_followed_from_a_third(url, tmp_path, workers, elsewhere):
     done = tmp_path / "done"
     workers.start("one"), workers.start("two")
@@ -191,7 +185,8 @@ def test_logs_of_workers_on_two_machines_are_followed_from_a_third(url, tmp_path
     assert sum(len(files(tmp_path / name)) for name in ("one", "two")) == 0
 
 
-@pytest.mark.parametrize(("url", "name"), [("postgres", "talk"), ("postgres", "talk_apart")], indirect=["url"])
+@on_servers
+@pytest.mark.parametrize("name", ["talk", "talk_apart"])
 def test_a_worker_that_is_killed_loses_at_most_the_last_second_and_nothing_on_its_own_machine(url, tmp_path, workers, elsewhere, name):
     worker = workers.start("one", "store")
     job = elsewhere.enqueue(name, {"until": str(tmp_path / "never")})
@@ -226,16 +221,15 @@ def test_a_recovery_on_the_machine_of_the_dead_worker_brings_in_all_of_its_log(r
     assert not file.exists()
 
 
-@pytest.mark.parametrize("url", ["postgres"], indirect=True)
-def test_a_log_in_a_folder_of_another_machine_is_named_by_its_host(url, tmp_path):
+@on_servers
+def test_a_log_in_a_folder_of_another_machine_is_named_by_its_host(maker, url, tmp_path):
     with closing(Rota(url, settings=Settings(run_logs="folder", log_dir=str(tmp_path / "one")))) as rota:
         rota.job(say)
         job = rota.enqueue("say", {"lines": 1})
         silent = rota.enqueue("say", {"lines": 0})
         rota.turn()
         assert lines_of(rota, job.id) == ["0 öööööööööö"]
-        with rota.transaction() as tx:
-            tx.execute("UPDATE workers SET host = 'far-away'")
+        maker.damage("UPDATE workers SET host = 'far-away'")
     with closing(Rota(url, settings=Settings(run_logs="folder", log_dir=str(tmp_path / "two")))) as reader:
         log = reader.jobs.log(job.id)
         words = "the log of this run is kept on far-away and can't be read from here: set run_logs=store"

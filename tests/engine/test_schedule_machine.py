@@ -24,6 +24,8 @@ from rota.model.values import SECOND, instant, moment, undashed
 from rota.ports.schedules import Ledger
 from rota.ports.store import Where
 from tests.support.clock import ManualClock
+from tests.support.mongodb import shared_set
+from tests.support.mongodb_hand import mongodb_hand
 from tests.support.proof import size
 
 pytestmark = pytest.mark.prove
@@ -171,7 +173,7 @@ class Machine(RuleBasedStateMachine):
     def begin(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="rota-machine-", dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
         self.clock = ManualClock(START)
-        self.rota = Rota(self.folder / "rota.db", clock=self.clock, settings=Settings(synchronous="NORMAL", retention=0), seed=7)
+        self.rota = Rota(self.new_store(), clock=self.clock, settings=Settings(synchronous="NORMAL", retention=0), seed=7)
         self.rota.job(name="quick")(lambda: None)
         self.rota.job(name="broken", max_retries=0)(lambda: 1 / 0)
         self.rota.job(name="slow")(lambda: None)
@@ -182,6 +184,10 @@ class Machine(RuleBasedStateMachine):
         self.by_hand = 0
         self.astray: set[datetime] = set()
         self.furthest = self.now
+
+    def new_store(self) -> Path | str:
+        """Return where an empty store is."""
+        return self.folder / "rota.db"
 
     def teardown(self) -> None:
         self.rota.close()
@@ -407,3 +413,16 @@ Machine.TestCase.settings = settings(
     report_multiple_bugs=False,
 )
 test_every_due_time_has_one_fate_whatever_happens = Machine.TestCase
+
+
+class MongoMachine(Machine):
+    """The same on a replica set."""
+
+    def new_store(self) -> str:
+        mongodb_hand("machine").empty()
+        return shared_set().url("machine")
+
+
+# A step costs ten times as much there, and the verbs between the statements are the same.
+MongoMachine.TestCase.settings = settings(Machine.TestCase.settings, max_examples=size(5, prove=100))
+test_every_due_time_has_one_fate_on_mongodb = MongoMachine.TestCase

@@ -9,14 +9,17 @@ from typing import Any, Protocol, TypeAlias
 
 import apsw
 import psycopg
+from pymongo.errors import OperationFailure
 
 from rota.model.settings import Settings
+from rota.stores.mongodb.address import address as mongodb_address
+from rota.stores.paths import workers_folder
 from rota.stores.postgres.address import DOOR, Address, address
-from rota.stores.postgres.paths import workers_folder
+from tests.faults.documents import as_tables, held, misplaced
 
 Database: TypeAlias = Path | str
-"""A SQLite file, or the URL of a PostgreSQL database."""
-BUSY = (apsw.BusyError, psycopg.errors.LockNotAvailable)
+"""A SQLite file, or the URL of a PostgreSQL or MongoDB database."""
+BUSY = (apsw.BusyError, psycopg.errors.LockNotAvailable, OperationFailure)
 """What is raised where others keep us from locking a store."""
 
 
@@ -47,6 +50,12 @@ def reading(database: Database) -> Iterator[Look]:
             yield connection
         finally:
             connection.close()
+    elif database.startswith("mongodb://"):
+        tables = as_tables(database)
+        try:
+            yield tables
+        finally:
+            tables.close()
     else:
         with psycopg.connect(database, options="-c search_path=rota") as raw:
             raw.isolation_level, raw.read_only = psycopg.IsolationLevel.REPEATABLE_READ, True
@@ -58,6 +67,8 @@ def damage(database: Database, look: Look) -> list[str]:
     if isinstance(database, Path):
         wrong = [f"integrity_check: {row[0]}" for row in look.execute("PRAGMA integrity_check") if row[0] != "ok"]
         return wrong + [f"foreign_key_check: {row}" for row in look.execute("PRAGMA foreign_key_check")]
+    if database.startswith("mongodb://"):
+        return misplaced(database)
     places = (
         "SELECT coalesce(f.number, l.number, e.number), f.number IS NOT NULL, l.number IS NOT NULL, e.number IS NOT NULL"
         " FROM job_facts AS f FULL JOIN job_live AS l ON l.number = f.number"
@@ -78,7 +89,12 @@ COPIED = ("job_id", "root_id", "attempt", "organization_id", "job_type", "create
 
 def locks_folder(database: Database) -> Path:
     """Where workers on this machine keep their lock files."""
-    return database.with_name(f"{database.name}.workers") if isinstance(database, Path) else workers_folder(where(database))
+    return database.with_name(f"{database.name}.workers") if isinstance(database, Path) else workers_folder(named(database))
+
+
+def named(url: str) -> str:
+    """The name of a store on servers."""
+    return mongodb_address(url).name if url.startswith("mongodb://") else where(url).name
 
 
 @contextmanager
@@ -93,6 +109,9 @@ def locked(database: Database, *, wait_s: float) -> Iterator[None]:
             connection.execute("COMMIT")
         finally:
             connection.close()
+    elif database.startswith("mongodb://"):
+        with held(database, wait_s=wait_s):
+            yield
     else:
         with psycopg.connect(database, options=f"-c lock_timeout={max(1, round(wait_s * 1000))}") as raw:
             raw.execute("SELECT pg_advisory_xact_lock(%s, %s)", where(database).key(DOOR))

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from rota import Rota
-from rota.stores.postgres.paths import workers_folder
+from rota.stores.paths import workers_folder
 from tests.faults import raw
 from tests.faults.stage import Stage
 from tests.support.pace import patient
@@ -203,7 +203,7 @@ def test_without_a_runtime_folder_a_worker_keeps_its_locks_in_a_folder_of_its_ow
     finally:
         os.umask(before)
     place = temporary / f"rota-{os.getuid()}"
-    folder = workers_folder(raw.where(server.database))
+    folder = workers_folder(raw.where(server.database).name)
     lock = folder / f"{worker.worker_id}.lock"
     assert [each.stat().st_mode & 0o777 for each in (place, folder, lock)] == [0o700, 0o700, 0o600]
     assert as_stranger(lambda: openable(lock, os.O_RDONLY)) == "False"

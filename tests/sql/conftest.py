@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
@@ -12,13 +12,24 @@ from rota.model.gate import Right
 from rota.operation import Ask
 from rota.sql.query import select
 from tests.sql.world import build
-from tests.stores.makers import PostgresMaker, SqliteMaker
+from tests.stores.makers import MongoMaker, PostgresMaker, SqliteMaker
 from tests.support.clock import ManualClock
-from tests.support.prepared import prepare
 
 
 class WorldMaker(PostgresMaker):
     schema = "rota_world"
+
+
+class MongoWorldMaker(MongoMaker):
+    """A database for each world: what the front door writes is not taken back by the hand."""
+
+    def __init__(self, folder):
+        self.database = f"rota_world_{uuid4().hex[:8]}"
+        super().__init__(folder)
+
+    def close(self):
+        super().close()
+        self.hand.client.drop_database(self.database)
 
 
 class World:
@@ -44,11 +55,11 @@ def make_world(kind, folder, **settings):
     postgres = isinstance(maker, PostgresMaker)
     usual = {"synchronous": "NORMAL", "sql_timeout": 60.0, "sql_rows_max": 1_000_000}
     given = Settings(**usual | ({"schema": maker.schema} if postgres else {}) | settings)
-    rota = Rota(maker.server.url() if postgres else prepare(folder / "rota.db"), clock=clock, settings=given, seed=7)
+    rota = Rota(maker.url, clock=clock, settings=given, seed=7)
     return World(maker, rota), clock
 
 
-@pytest.fixture(scope="session", params=[SqliteMaker, WorldMaker], ids=lambda maker: maker.name)
+@pytest.fixture(scope="session", params=[SqliteMaker, WorldMaker, MongoWorldMaker], ids=lambda maker: maker.name)
 def world(request, tmp_path_factory):
     made, clock = make_world(request.param, tmp_path_factory.mktemp("world"))
     build(made.rota, clock)
@@ -57,16 +68,10 @@ def world(request, tmp_path_factory):
     made.maker.close()
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def where(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+@pytest.fixture
+def where(url: str) -> str:
     """The name of an empty store of each kind."""
-    if request.param == "sqlite":
-        yield str(prepare(tmp_path / "rota.db"))
-        return
-    maker = PostgresMaker(tmp_path)
-    maker.open()
-    yield maker.server.url()
-    maker.close()
+    return url
 
 
 @pytest.fixture

@@ -30,8 +30,8 @@ def load_sqlite(maker: Any, runs: int) -> None:
         'type_' || (i % 500 + 1), 'schedule', {_blob("'cccccccc'", "i")}, {STATUS.format(i="i")}, 50, i, {START_US} + i * {STEP_US},
         {START_US} + i * {STEP_US}, {START_US} + i * {STEP_US}, {START_US} + i * {STEP_US} + 1000,
         {START_US} + i * {STEP_US} + 1000 + i % 977 * 5000,
-        x'dddddddddddddddddddddddddddddddd', {_blob("'bbbbbbbb'", "(i % 500 + 1)")}, {START_US} + i * {STEP_US}, 'user' || i % 7, 3, 3, 300,
-        'thread', '[60,2,86400,0]', '{{}}' FROM n""",
+        x'dddddddddddddddddddddddddddddddd', {_blob("'bbbbbbbb'", "(i % 500 + 1)")}, {START_US} + i * {STEP_US}, 'user' || (i % 7), 3, 3,
+        300, 'thread', '[60,2,86400,0]', '{{}}' FROM n""",
         f"""INSERT INTO job_runs (job_number, run_id, status, started_at, finished_at, result, error)
         SELECT number, {_blob("'eeeeeeee'", "number")}, CASE status WHEN 'DEAD_LETTER' THEN 'FAILED' ELSE status END, started_at,
         finished_at,
@@ -76,3 +76,54 @@ def load_postgres(maker: Any, runs: int) -> None:
     maker._sql(f"SELECT setval('job_numbers', {runs})")
     # As autovacuum does after a while.
     maker._sql("VACUUM ANALYZE")
+
+
+def load_mongodb(maker: Any, runs: int) -> None:
+    """Write runs into a MongoDB store."""
+    hand = maker.hand
+
+    def an_id(prefix: str, number: int) -> str:
+        return f"{prefix}{number:024x}"
+
+    def organization(number: int) -> str:
+        return ("default", "acme", "beta")[number % 3]
+
+    common = {"created_at": 0, "updated_at": 0, "created_by": "x", "state": "ENABLED", "version": 1}
+    hand.insert("organizations", *({"_id": name, "display_name": name, "created_at": 0, "state": "ACTIVE"} for name in ("acme", "beta")))
+    names = range(1, SCHEDULES + 1)
+    template = {"kind": "python", "defaults": "{}", "overrides": "{}", **common}
+    hand.insert("templates", *({"_id": an_id("aaaaaaaa", i), "name": f"type_{i}", "job_type": f"type_{i}", **template} for i in names))
+    schedule = {"kind": "EVERY", "interval_us": 60_000_000, "cursor_at": 0, "timezone": "UTC", "catch_up": "last", "overlap": "skip"}
+    schedule |= {"on_completion": "PRESERVE", **common}
+    hand.insert(
+        "schedules",
+        *(
+            {"_id": an_id("bbbbbbbb", i), "row_id": i, "organization_id": organization(i), "template_id": an_id("aaaaaaaa", i)}
+            | {"name": f"job_{i}", **schedule}
+            for i in names
+        ),
+    )
+    for first in range(1, runs + 1, 10_000):
+        numbers = range(first, min(first + 10_000, runs + 1))
+        hand.insert("job_facts", *(_facts(i, an_id, organization) for i in numbers))
+        hand.insert("job_ends", *(_end(i, an_id) for i in numbers))
+        notes = ({"_id": i, "result": '{"rows": 3}'} | ({"error": "ValueError: no"} if i % 50 == 0 else {}) for i in numbers)
+        hand.insert("run_notes", *notes)
+    hand.update("counters", {"_id": "job_numbers"}, value=runs)
+
+
+def _facts(i: int, an_id: Any, organization: Any) -> dict[str, Any]:
+    place, at = i % 500 + 1, START_US + i * STEP_US
+    ids = {"job_id": an_id("cccccccc", i), "root_id": an_id("cccccccc", i), "template_id": an_id("aaaaaaaa", place)}
+    counts = {"attempt": 1, "failures": 0, "crashes": 0, "snoozes": 0, "max_retries": 3, "max_crashes": 3, "timeout": 300.0}
+    words = {"origin": "schedule", "owner": f"user{i % 7}", "backoff": "[60,2,86400,0]", "executor": "thread", "params": "{}"}
+    whose = {"organization_id": organization(place), "job_type": f"type_{place}", "schedule_id": an_id("bbbbbbbb", place)}
+    return {"_id": i, "due_at": at, "created_at": at, **ids, **whose, **counts, **words}
+
+
+def _end(i: int, an_id: Any) -> dict[str, Any]:
+    at = START_US + i * STEP_US
+    status = "DEAD_LETTER" if i % 50 == 0 else "CANCELLED" if i % 37 == 0 else "COMPLETED"
+    moments = {"created_at": at, "run_at": at, "queued_at": at, "started_at": at + 1000, "finished_at": at + 1000 + i % 977 * 5000}
+    ids = {"worker_id": "d" * 32, "run_id": an_id("eeeeeeee", i)}
+    return {"_id": i, "job_type": f"type_{i % 500 + 1}", "status": status, "priority": 50, "position": i, **moments, **ids}

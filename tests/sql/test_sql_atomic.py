@@ -7,7 +7,7 @@ import pytest
 from rota import Rota
 from rota.errors import SqlError, TransactionMisuse
 from rota.sql.run import DOINGS
-from tests.sql.test_sql_killed import WRITES_MAX, killed_at
+from tests.sql.test_sql_killed import WRITES_MAX, killed_at, step_of
 from tests.sql.test_sql_run import HOURLY
 from tests.support.clock import ManualClock
 
@@ -226,7 +226,7 @@ def test_a_script_that_is_killed_at_any_write_leaves_all_of_it_or_nothing(where)
     rota.close()
     before, write = seen(where), 1
     while killed_at(where, write, SCRIPT, atomic=True) and (after := seen(where)) == before:
-        write += 1
+        write += step_of(where)
         assert write < 2 * WRITES_MAX
     # The last one was killed after the commit, at the removal of the dropped job's history, which is another transaction.
     assert write > 20, "two jobs are created, one is changed, one dropped with its run cancelled"

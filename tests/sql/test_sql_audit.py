@@ -13,8 +13,6 @@ from rota import Context, Rota, Settings
 from rota.errors import InvalidOption, PermissionDenied
 from rota.model.audit import EVENTS, NAMES
 from rota.model.gate import Actor, Right, Role
-from rota.stores.postgres.db import Db as PostgresDb
-from rota.stores.sqlite.db import Db as SqliteDb
 from tests.sql.test_sql_run import HOURLY
 
 SOURCES = Path(__file__).parents[2] / "src/rota"
@@ -159,9 +157,9 @@ class Killed(BaseException):
     """The process is gone: nothing may catch this and go on."""
 
 
-def test_the_end_of_a_run_and_its_entry_are_both_there_or_neither(rota, where, clock, monkeypatch):
+def test_the_end_of_a_run_and_its_entry_are_both_there_or_neither(rota, maker, where, clock, monkeypatch):
     rota.sql("CREATE JOB a SCHEDULE = EVERY 1 DAY CALL report()")
-    db = PostgresDb if where.startswith("postgresql") else SqliteDb
+    db = maker.db
     change, met = db.change, []
 
     def killed(self, name, /, **values):

@@ -8,8 +8,6 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import apsw
-import psycopg
 import pytest
 
 from rota import Rota, Settings
@@ -19,7 +17,7 @@ from rota.model.gate import Actor, Role
 from rota.sql import job_commands
 from tests.runners.external.stage import WAYS, Stage
 from tests.sql.sql_support import create_connection, executed, rows, runs_of
-from tests.stores.makers import PostgresMaker
+from tests.stores.makers import MAKERS, SqliteMaker
 from tests.support.keys import key_file
 from tests.support.prepared import prepare
 from tests.support.stranger import public_folder
@@ -33,7 +31,8 @@ BARE = next(way for way in WAYS if way.isolation == "off")
 class Shop:
     """A store that two organizations share, the files of its connections, and a command."""
 
-    def __init__(self, rota: Rota, folder: Path, commands: Stage) -> None:
+    def __init__(self, maker: SqliteMaker, rota: Rota, folder: Path, commands: Stage) -> None:
+        self.maker = maker
         self.rota = rota
         self.folder = folder
         self.command = commands.script("echo done")
@@ -80,23 +79,17 @@ class Shop:
         return name
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgres"])
+@pytest.fixture(scope="module", params=MAKERS, ids=lambda maker: maker.name)
 def shop(request, tmp_path_factory) -> Iterator[Shop]:
     folder = tmp_path_factory.mktemp("shop")
-    maker = PostgresMaker(folder) if request.param == "postgres" else None
-    with public_folder() as public:
+    with public_folder() as public, closing(request.param(folder)) as maker:
         commands = Stage(public, BARE)
         settings = Settings(
             master_key_file=str(key_file(folder)), sql_paths=str(folder), external_file=commands.config(), synchronous="NORMAL"
         )
-        if maker is not None:
-            maker.open()
-        where = prepare(folder / "rota.db") if maker is None else maker.server.url()
-        with closing(Rota(where, settings=settings, seed=7)) as rota:
+        with closing(Rota(maker.url, settings=settings, seed=7)) as rota:
             rota.job(lambda: None, name="report")
-            yield Shop(rota, folder, commands)
-        if maker is not None:
-            maker.close()
+            yield Shop(maker, rota, folder, commands)
 
 
 def denied(view: Rota, text: str) -> str:
@@ -404,22 +397,12 @@ def test_a_run_whose_version_is_gone_does_not_take_another_one(shop):
     owner = shop.user("user", "USE ON CONNECTION data")
     job = shop.job(owner, "CONNECTION data AS 'SELECT 1'")
     shop.root.sql(f"EXECUTE JOB {job}; ALTER JOB {job} SET AS 'INSERT INTO t VALUES (1, ''taken'')'")
-    forget(shop.rota)
+    # As nothing of ours does.
+    shop.maker.damage("DELETE FROM template_versions WHERE version = 1")
     shop.root.turn()
     run = runs_of(shop.root, job)[-1]
     assert (run["status"], run["result_message"]) == ("DEAD_LETTER", "what this job does is not in the store any more")
     assert rows(shop.data, "SELECT count(*) FROM t WHERE y = 'taken'") == [(0,)]
-
-
-def forget(rota: Rota) -> None:
-    """Remove the first version of every job, as nothing of ours does."""
-    url = rota._session.open().store.url
-    if url.startswith("postgres"):
-        with psycopg.connect(url, autocommit=True) as raw:
-            raw.execute("DELETE FROM rota.template_versions WHERE version = 1")
-    else:
-        with closing(apsw.Connection(url.removeprefix("sqlite:///"))) as raw:
-            raw.execute("DELETE FROM template_versions WHERE version = 1")
 
 
 # ---- actors that a program vouches for --------------------------------------------------------------------------------

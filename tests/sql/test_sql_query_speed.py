@@ -10,8 +10,8 @@ from statistics import median
 import pytest
 
 from rota.stores.sqlite.db import Db
-from tests.sql.conftest import WorldMaker, make_world
-from tests.sql.many_runs import START_US, load_postgres, load_sqlite
+from tests.sql.conftest import MongoWorldMaker, WorldMaker, make_world
+from tests.sql.many_runs import START_US, load_mongodb, load_postgres, load_sqlite
 from tests.sql.world import MANAGER
 from tests.stores.makers import SqliteMaker
 from tests.support.proof import proving, size
@@ -37,7 +37,7 @@ QUERIES = {
 MOST_MS = 250
 
 
-LOADERS = {SqliteMaker: load_sqlite, WorldMaker: load_postgres}
+LOADERS = {SqliteMaker: load_sqlite, WorldMaker: load_postgres, MongoWorldMaker: load_mongodb}
 ROUNDS, ROUNDS_MAX, CALLS = 3, 60, 15
 
 

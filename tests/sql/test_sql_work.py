@@ -22,11 +22,10 @@ from rota.errors import SqlError
 from rota.model.states import Status
 from tests.runners.external.stage import WAYS, Stage, processes
 from tests.sql.sql_support import create_connection, executed, make_file, rows, runs_of
-from tests.stores.makers import PostgresMaker
+from tests.stores.makers import MAKERS, PostgresMaker, SqliteMaker
 from tests.support.clock import ManualClock
 from tests.support.pace import patient
 from tests.support.postgres import EMPTY, fresh_database
-from tests.support.prepared import prepare
 from tests.support.stranger import public_folder
 from tests.support.waiting import eventually
 
@@ -85,18 +84,13 @@ def warehouse() -> Iterator[str]:
         yield url.replace("postgres@", "")
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgres"])
+@pytest.fixture(scope="module", params=MAKERS, ids=lambda maker: maker.name)
 def plant(request, tmp_path_factory, warehouse) -> Iterator[Plant]:
     folder = tmp_path_factory.mktemp("plant")
     with ExitStack() as stack:
-        where: object = prepare(folder / "rota.db")
-        if request.param == "postgres":
-            maker = PostgresMaker(folder)
-            maker.open()
-            stack.callback(maker.close)
-            where = maker.server.url()
+        maker = stack.enter_context(closing(request.param(folder)))
         commands = Stage(stack.enter_context(public_folder()), BARE)
-        made = Plant(where, folder, commands, warehouse)
+        made = Plant(maker.url, folder, commands, warehouse)
         stack.enter_context(closing(made.rota))
         yield made
 
@@ -431,6 +425,8 @@ def test_a_worker_serves_the_kinds_and_connections_that_it_is_started_for(plant,
         plant.rota.sql(f"DROP JOB {name}")
 
 
+# No earlier version has a store on MongoDB.
+@pytest.mark.parametrize("plant", [SqliteMaker, PostgresMaker], indirect=True, ids=["sqlite", "postgres"])
 def test_a_job_that_an_earlier_version_has_stored_can_be_enabled(plant, where_raw):
     """Before there were runners all SQL jobs had the type kind:sql."""
     job = plant.job("DISABLED AS 'SELECT 1'")

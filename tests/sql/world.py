@@ -18,6 +18,7 @@ from rota.model.audit import EVENTS
 from rota.model.gate import Actor, Role
 from rota.sql.catalog import TABLES
 from rota.sql.private_database import compare_ids
+from rota.stores.mongodb.schema import KEYS
 from tests.stores.desk import Desk
 from tests.support.clock import ManualClock
 
@@ -125,14 +126,29 @@ def _leave_running(rota: Rota, clock: ManualClock) -> None:
 
 
 class Raw:
-    """The store's own tables, read with plain SQL; ids are hexadecimal digits."""
+    """The store's own tables, read with plain SQL or as documents; ids are hexadecimal digits."""
 
     def __init__(self, maker: Any) -> None:
         self._maker = maker
 
     def rows(self, text: str) -> list[dict[str, Any]]:
-        names = [part.strip().rpartition(" ")[2].rpartition(".")[2] for part in text[7 : text.index(" FROM ")].split(",")]
+        shown, table = text[7 : text.index(" FROM ")].split(","), text.partition(" FROM ")[2].split()[0]
+        names = [part.strip().rpartition(" ")[2].rpartition(".")[2] for part in shown]
+        if self._maker.name == "mongodb":
+            fields = [part.split()[0].rpartition(".")[2] for part in shown]
+            return [dict(zip(names, map(row.get, fields), strict=True)) for row in documents(self._maker.hand, table)]
         return [dict(zip(names, map(_plain, row), strict=True)) for row in self._maker._sql(text)]
+
+
+def documents(hand: Any, table: str) -> list[dict[str, Any]]:
+    """Return the rows of a table of the other stores, in a MongoDB store."""
+    if table not in {"jobs", "job_runs"}:
+        return [document | {KEYS[table]: document["_id"]} if table in KEYS else document for document in hand.find(table)]
+    states = {state["_id"]: {"blockers": 0} | state for state in [*hand.find("job_live"), *hand.find("job_ends")]}
+    if table == "jobs":
+        return [fact | states[fact["_id"]] | {"number": fact["_id"]} for fact in hand.find("job_facts")]
+    notes = {note["_id"]: note for note in hand.find("run_notes")}
+    return [state | notes.get(number, {}) | {"job_number": number} for number, state in states.items() if "run_id" in state]
 
 
 def _plain(value: Any) -> Any:

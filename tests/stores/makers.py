@@ -5,6 +5,7 @@ A maker of another store has the same names: `open`, `close`, and the damage tha
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
@@ -16,10 +17,15 @@ import psycopg
 import pytest
 
 from rota.model.settings import Settings
+from rota.stores.mongodb import MongoStore
+from rota.stores.mongodb.db import Db as MongoDb
 from rota.stores.postgres import PostgresStore
 from rota.stores.postgres.connection import is_rung
-from rota.stores.postgres.db import Db
+from rota.stores.postgres.db import Db as PostgresDb
 from rota.stores.sqlite import SqliteStore
+from rota.stores.sqlite.db import Db as SqliteDb
+from tests.support.mongodb import shared_set
+from tests.support.mongodb_hand import mongodb_hand
 from tests.support.postgres import Server, shared_server
 from tests.support.prepared import prepare
 
@@ -28,10 +34,19 @@ class SqliteMaker:
     """One file, opened as often as asked."""
 
     name = "sqlite"
+    db: type = SqliteDb
+    """What the verbs say their statements to."""
+    refusal = "not on my watch"
+    """What is said when `refuse` has a rule refuse something."""
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "rota.db"
         self._opened: list[SqliteStore] = []
+
+    @property
+    def url(self) -> str:
+        """Where the store is, for programs that open it on their own."""
+        return str(prepare(self.path))
 
     def open(self) -> SqliteStore:
         store = SqliteStore(prepare(self.path), Settings(synchronous="NORMAL"))
@@ -185,6 +200,7 @@ class PostgresMaker(SqliteMaker):
     """One schema of a server that the test process shares, emptied for each test, opened as often as asked."""
 
     name = "postgres"
+    db = PostgresDb
     schema = "rota"
 
     def __init__(self, folder: Path) -> None:
@@ -193,6 +209,10 @@ class PostgresMaker(SqliteMaker):
         self._opened: list[PostgresStore] = []
         self._raw = _hand(self.server, self.schema)
         self._empty()
+
+    @property
+    def url(self) -> str:
+        return self.server.url()
 
     def open(self) -> PostgresStore:
         store = PostgresStore(self.server.socket_url(), Settings(schema=self.schema))
@@ -212,7 +232,7 @@ class PostgresMaker(SqliteMaker):
         spare = self._spare()
         while spare:
             raw = spare.pop()
-            if not is_rung(Db(raw)):
+            if not is_rung(PostgresDb(raw)):
                 return raw
             raw.close()
         return make()
@@ -275,6 +295,109 @@ class PostgresMaker(SqliteMaker):
         return done.fetchall() if done.description else []
 
 
-MAKERS = [SqliteMaker, PostgresMaker]
+class MongoMaker(SqliteMaker):
+    """One database of a replica set that the test process shares, emptied for each test, opened as often as asked."""
+
+    name = "mongodb"
+    db = MongoDb
+    refusal = "Document failed validation"
+    database = "rota"
+
+    def __init__(self, folder: Path) -> None:
+        self.servers = shared_set()
+        self.path = folder
+        self.hand = mongodb_hand(self.database)
+        self._opened: list[MongoStore] = []
+        self.hand.empty()
+
+    @property
+    def url(self) -> str:
+        return self.servers.url(self.database)
+
+    def open(self) -> MongoStore:
+        store = MongoStore(self.servers.url(self.database), Settings())
+        self.hand.lend_client(store)
+        store.migrate(now=0)
+        self._opened.append(store)
+        return store
+
+    def audit(self) -> list[dict[str, Any]]:
+        names = ("at", "actor", "action", "subject", "subject_id", "before", "after")
+        entries = [{name: entry.get(name) for name in names} for entry in self.hand.find("audit")]
+        for entry in entries:
+            for side in ("before", "after"):
+                entry[side] = None if entry[side] is None else msgspec.json.decode(entry[side])
+        return entries
+
+    def totals(self) -> tuple[set[tuple[Any, ...]], set[tuple[Any, ...]]]:
+        columns = ("organization_id", "job_type", "status", "count")
+        kept = {tuple(total[column] for column in columns) for total in self.hand.find("figures", kind="total")}
+        organizations = {fact["_id"]: fact["organization_id"] for fact in self.hand.find("job_facts")}
+        real = Counter((organizations[end["_id"]], end["job_type"], end["status"]) for end in self.hand.find("job_ends"))
+        return kept, {(*key, count) for key, count in real.items()}
+
+    def limit_queue(self, organization: str, count: int) -> None:
+        self.hand.update("organizations", {"_id": organization}, max_queued=count)
+
+    def template_columns(self, name: str) -> dict[str, Any]:
+        names = ("display_name", "description", "requires_permission", "max_running", "concurrency", "rate_limit", "rate_window")
+        names += ("submit_limit", "submit_window", "queue_ttl", "payload_max", "dedup_window", "default_params")
+        (template,) = self.hand.find("templates", name=name, dropped_at=None)
+        return {column: template.get(column) for column in names}
+
+    def schedule(self, template_id: str, schedule_id: str) -> None:
+        self.hand.insert(
+            "schedules",
+            {"_id": schedule_id, "row_id": 1, "organization_id": "default", "template_id": template_id, "name": "nightly", "kind": "CRON"}
+            | {"cursor_at": 0, "created_by": "anna", "created_at": 0, "updated_at": 0, "state": "ENABLED", "version": 1},
+        )
+
+    def reservation_status(self, reservation_id: str) -> str:
+        ((reservation),) = self.hand.find("direct_reservations", _id=reservation_id)
+        return str(reservation["status"])
+
+    def leftovers(self) -> dict[str, int]:
+        return {name: len(self.hand.find(name)) for name in ("dedup", "workers", "direct_reservations", "rate_log")}
+
+    def promise_webhook(self, job_id: str) -> None:
+        message = {"event": "x", "job_id": job_id, "target": "x", "payload": "{}", "next_attempt_at": 0, "created_at": 0, "attempts": 0}
+        self.hand.insert("outbox", {"_id": 1_000_000 + len(self.hand.find("outbox")), "over_at": 0} | message)
+
+    def deliver_webhooks(self, at: int) -> None:
+        self.hand.update("outbox", {}, delivered_at=at, over_at=at)
+
+    def webhooks(self) -> int:
+        return len(self.hand.find("outbox"))
+
+    # ---- damage: states that nothing of ours can make -------------------------------------------------------------
+
+    def end_without_successor(self, number: int, status: str, at: int) -> None:
+        (live,) = self.hand.find("job_live", _id=number)
+        self.hand.delete("job_live", _id=number)
+        kept = ("_id", "job_type", "created_at", "priority", "position", "run_at", "queued_at", "started_at", "worker_id", "run_id")
+        self.hand.insert("job_ends", {name: live[name] for name in kept} | {"status": status, "finished_at": at})
+        self.hand.insert("run_notes", {"_id": number, "error": "torn"})
+
+    def damage(self, *statements: str) -> None:
+        """Write what no rule of the store lets anybody write: there is none that knows what was before."""
+        for statement in statements:
+            self.hand.run(statement)
+
+    def refuse(self, number: int, status: str, column: str = "status") -> Callable[[], None]:
+        """Have a rule of somebody else's refuse one job a status; return what takes the rule away."""
+        del column
+        return self.hand.refuse("job_live", {"_id": number, "status": status})
+
+    def refuse_end(self, number: int, status: str) -> Callable[[], None]:
+        """Have a rule of somebody else's refuse one job an end."""
+        return self.hand.refuse("job_ends", {"_id": number, "status": status})
+
+    def _sql(self, statement: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+        raise AssertionError(f"MongoDB has no SQL: {statement} {values}")
+
+
+MAKERS = [SqliteMaker, PostgresMaker, MongoMaker]
 torn_runs = pytest.mark.parametrize("maker", [SqliteMaker], indirect=True, ids=["sqlite"])
 """Of a run that is lost, or ended without its job: on PostgreSQL a run is a part of its job's row, and can't be either."""
+in_sql = savepoints = pytest.mark.parametrize("maker", [SqliteMaker, PostgresMaker], indirect=True, ids=["sqlite", "postgres"])
+"""Of a part of the caller's transaction that is undone alone, of triggers, and of tables that are dropped: MongoDB has none."""

@@ -3,20 +3,36 @@
 from __future__ import annotations
 
 import os
+import shutil
+import threading
+from itertools import pairwise, permutations
+from pathlib import Path
 
 import apsw
 import psycopg
 import pytest
 
 from rota import Settings
-from rota.errors import CopyRefused, StoreError, StoreUnusable
-from rota.ports.copying import Kind
+from rota.engine.store_copy import Place, Promotion
+from rota.errors import CopyRefused, StoreBusy, StoreError, StoreMoved, StoreUnavailable, StoreUnusable
+from rota.ports.copying import Kind, Moved
+from rota.stores.locks import FileLocks
+from rota.stores.mongodb import MongoStore, marks
+from rota.stores.mongodb.copying import MongoDepot
+from rota.stores.mongodb.schema import COLLECTIONS, FIGURES, KEYS, OF_SEVERAL
 from rota.stores.postgres import PostgresStore
 from rota.stores.postgres.copying import HERE, PostgresDepot
 from rota.stores.sqlite import SqliteStore
 from rota.stores.sqlite.copying import SqliteDepot
 from rota.stores.verbs.tables import JOBS, RUNS, TABLES
+from rota.vault import Keyring
+from tests.support.clock import ManualClock
+from tests.support.keys import KNOWN, credentials
+from tests.support.mongodb import shared_set
+from tests.support.pace import patient
 from tests.support.postgres import shared_server
+from tests.support.waiting import eventually
+from tests.support.whole import fill, work
 
 SQLITE_KINDS = {"INTEGER": Kind.WHOLE, "REAL": Kind.REAL, "TEXT": Kind.TEXT, "ANY": Kind.WHOLE}
 POSTGRES_KINDS = {
@@ -235,3 +251,266 @@ def test_rules_are_in_force_again_after_a_copy(postgres):
             " run_at, started_at, worker_id)"
             " SELECT 1, id, id, 1, 'default', 't', 1, 'RUNNING', 50, 1, 1, id FROM (SELECT gen_random_uuid() AS id) AS x"
         )
+
+
+# ---- between all stores -------------------------------------------------------------------------------------------
+
+KINDS = ("sqlite", "postgres", "mongodb")
+COPIES = Settings(schema="copies", lease_ttl=1, busy_timeout=5)
+NAMED_BY = {"job_facts": "jobs", "job_live": "jobs", "job_ends": "jobs", "run_notes": "job_runs"}
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory):
+    path = tmp_path_factory.mktemp("filled") / "rota.db"
+    fill(path)
+    return path
+
+
+@pytest.fixture
+def depots(filled, tmp_path):
+    """A depot of each kind: the file has something in every table, the others are not there."""
+    servers = shared_set()
+    file = SqliteDepot(Path(shutil.copy(filled, tmp_path / "rota.db")), COPIES)
+    with file.snapshot() as reading:
+        for worker in reading.workers():
+            FileLocks(tmp_path / "workers", COPIES).take(worker.id).release(clean=False)
+    yield {
+        "sqlite": file,
+        "postgres": PostgresDepot(shared_server().url(), COPIES),
+        "mongodb": MongoDepot(servers.url("copies"), COPIES),
+    }
+    with shared_server().connect() as raw:
+        raw.execute("DROP SCHEMA IF EXISTS copies CASCADE")
+    with servers.client() as client:
+        client.drop_database("copies")
+
+
+def promoted(source, target, folder, **options):
+    places = [Place(depot, FileLocks(folder / "workers", COPIES), None) for depot in (source, target)]
+    return Promotion(*places, clock=ManualClock(), settings=COPIES, key_ids=lambda: Keyring([KNOWN]).ids, **options).run()
+
+
+def everything(depot):
+    with depot.snapshot() as reading:
+        return {table.name: list(reading.rows(table)) for table in TABLES} | {"order": list(reading.order())}
+
+
+@pytest.mark.parametrize(("source", "target"), list(permutations(KINDS, 2)))
+def test_everything_arrives_in_every_other_kind_of_store(depots, tmp_path, source, target):
+    before = everything(depots["sqlite"])
+    if source != "sqlite":
+        promoted(depots["sqlite"], depots[source], tmp_path)
+    done = promoted(depots[source], depots[target], tmp_path)
+    assert (done.already, done.closed) == (source != "sqlite" and target == "sqlite", True)
+    assert everything(depots[target]) == before
+    assert depots[source].moved().to == depots[target].url
+    assert depots[target].moved() is None
+
+
+@pytest.mark.parametrize("way", list(permutations(KINDS[1:])), ids="-to-".join)
+def test_a_store_that_went_through_all_kinds_is_the_same(depots, tmp_path, way):
+    before = everything(depots["sqlite"])
+    there = [depots["sqlite"], *(depots[kind] for kind in way), SqliteDepot(tmp_path / "back.db", COPIES)]
+    for source, target in pairwise(there):
+        assert not promoted(source, target, tmp_path).already
+    assert everything(there[-1]) == before
+
+
+RANDOM = {"tokens": {"hash"}, "secrets": {"body", "wrapped"}, "hook_secrets": {"secret", "previous"}, "workers": {"memory"}}
+"""Columns whose values are never the same twice. Sessions are in the order of such a one."""
+
+
+def reproducible(depot):
+    found = everything(depot)
+    found["sessions"] = len(found["sessions"])
+    for table in TABLES:
+        if table.name in RANDOM:
+            kept = [place for place, name in enumerate(table.names) if name not in RANDOM[table.name]]
+            found[table.name] = [tuple(row[place] for place in kept) for row in found[table.name]]
+    return found
+
+
+@pytest.mark.parametrize("kind", KINDS[1:])
+def test_the_same_work_leaves_the_same_rows_in_every_store(depots, tmp_path, monkeypatch, kind):
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(credentials(tmp_path / "credentials")))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    work(tmp_path / "own.db", ManualClock(), schema="copies")
+    work({"postgres": shared_server().url(), "mongodb": shared_set().url("copies")}[kind], ManualClock(), schema="copies")
+    own = SqliteDepot(tmp_path / "own.db", COPIES)
+    assert reproducible(depots[kind]) == reproducible(own)
+    # And what its own verbs have written can be copied.
+    assert not promoted(depots[kind], SqliteDepot(tmp_path / "copy.db", COPIES), tmp_path, keep=True).already
+
+
+# ---- MongoDB: a copy is written beside the store, and others are kept out by a mark -------------------------------
+
+
+@pytest.fixture
+def mongodb(depots):
+    depot = depots["mongodb"]
+    depot.prepare(now=0)
+    return depot
+
+
+@pytest.fixture
+def store(mongodb):
+    opened = MongoStore(shared_set().url("copies"), Settings(busy_timeout=1))
+    opened.migrate(now=0)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def database(mongodb):
+    with shared_set().client() as client:
+        yield client["copies"]
+
+
+def test_every_collection_of_mongodb_is_in_the_list():
+    named = {NAMED_BY.get(name, name) for name in COLLECTIONS} - {"locks", "counters", "bell", "figures"}
+    assert named | set(FIGURES) == {table.name for table in TABLES}
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_the_keys_of_figures_are_one_of_mongodbs(name):
+    (table,) = (table for table in TABLES if table.name == name)
+    columns = ["at" if column == FIGURES[name] else column for column in table.key]
+    assert columns == [column for column in OF_SEVERAL["figures"] if column in columns]
+
+
+@pytest.mark.parametrize(
+    "table", [table for table in TABLES if table not in {JOBS, RUNS} and table.name not in FIGURES], ids=lambda table: table.name
+)
+def test_the_key_is_mongodbs_own(table):
+    assert OF_SEVERAL.get(table.name) == table.key or (KEYS.get(table.name),) == table.key
+
+
+def test_a_copy_beside_leaves_what_is_there_until_it_is_whole(mongodb, database):
+    def copy(error):
+        with mongodb.writing() as writing:
+            writing.clear()
+            writing.write(TABLES[1], [tuple({"organization_id": "acme"}.get(name) for name in TABLES[1].names)])
+            assert [row[0] for row in everything_of(mongodb, "organizations")] == ["default"]
+            writing.finish()
+            if error is not None:
+                raise error
+
+    with pytest.raises(ValueError, match="half way"):
+        copy(ValueError("half way"))
+    assert [row[0] for row in everything_of(mongodb, "organizations")] == ["default"]
+    assert marks.names_beside(database) == []
+    copy(None)
+    assert [row[0] for row in everything_of(mongodb, "organizations")] == ["acme"]
+    assert marks.names_beside(database) == []
+
+
+def everything_of(depot, name):
+    with depot.snapshot() as reading:
+        return list(reading.rows(next(table for table in TABLES if table.name == name)))
+
+
+def test_who_writes_while_a_store_is_copied_waits_and_is_told(mongodb, store):
+    def pause():
+        try:
+            store.stopping("ab" * 16, now=1)
+        except (StoreBusy, StoreMoved) as error:
+            outcome.append(error)
+        else:
+            outcome.append(None)
+
+    for closed, told in ((False, type(None)), (True, StoreMoved)):
+        outcome = []
+        with mongodb.hold() as guard:
+            late = threading.Thread(target=pause)
+            late.start()
+            late.join(0.3)
+            assert late.is_alive()
+            guard.check()
+            if closed:
+                guard.close_store(Moved(1, "elsewhere"))
+        late.join(patient(20))
+        assert isinstance(outcome[0], told)
+    with pytest.raises(StoreMoved, match="was moved to elsewhere"):
+        store.migrate(now=2)
+    mongodb.reopen()
+    store.migrate(now=2)
+
+
+def test_who_waits_for_a_copy_for_too_long_is_told(mongodb, store):
+    with mongodb.hold(), pytest.raises(StoreBusy, match="is being copied"):
+        store.stopping("ab" * 16, now=1)
+
+
+def test_the_mark_of_a_dead_copy_becomes_invalid(mongodb, store, database, monkeypatch):
+    monkeypatch.setattr(marks, "VALID_S", 0.1)
+    assert marks.Mark(database).put()
+    store.stopping("ab" * 16, now=1)
+    assert database["locks"].count_documents({"copying": {"$exists": True}}) == 0
+
+
+def test_a_copy_whose_mark_was_lost_is_not_kept(mongodb, database):
+    def copy():
+        with mongodb.writing() as writing:
+            writing.clear()
+            writing.finish()
+            database["locks"].update_many({}, {"$unset": {"copying": ""}})
+
+    with pytest.raises(StoreUnavailable, match="open to others"):
+        copy()
+    with mongodb.hold() as guard:
+        database["locks"].update_many({}, {"$unset": {"copying": ""}})
+        with pytest.raises(StoreUnavailable, match="lock was lost"):
+            guard.check()
+    assert [row[0] for row in everything_of(mongodb, "organizations")] == ["default"]
+
+
+def test_a_copy_that_was_whole_when_its_process_died_is_put_in_place_by_the_next(mongodb, database, monkeypatch):
+    def die(_):
+        raise KeyboardInterrupt
+
+    def copy():
+        with mongodb.writing() as writing:
+            writing.clear()
+            writing.write(TABLES[1], [tuple({"organization_id": "acme"}.get(name) for name in TABLES[1].names)])
+            writing.finish()
+
+    monkeypatch.setattr(marks, "VALID_S", 0.1)
+    monkeypatch.setattr("rota.stores.mongodb.copying.put_in_place", die)
+    with pytest.raises(KeyboardInterrupt):
+        copy()
+    assert marks.names_beside(database)
+    eventually(lambda: mongodb.prepare(now=0) or not marks.names_beside(database), what="the copy in its place")
+    assert [row[0] for row in everything_of(mongodb, "organizations")] == ["acme"]
+    assert database["locks"].count_documents({"copying": {"$exists": True}}) == 0
+
+
+def test_a_copy_to_mongodb_that_would_not_be_whole_is_refused(mongodb):
+    values = {"job_number": 5, "run_id": b"\x01" * 16, "started_at": 1, "artifacts": "[]"}
+
+    def copy():
+        with mongodb.writing() as writing:
+            writing.clear()
+            writing.write(RUNS, [tuple(values.get(name) for name in RUNS.names)])
+            writing.finish()
+
+    with pytest.raises(StoreError, match=r"job_runs refers to what is not in jobs \(1\)"):
+        copy()
+
+
+def test_two_copies_to_one_database_do_not_meet(mongodb):
+    impatient = MongoDepot(shared_set().url("copies"), Settings(busy_timeout=0.2))
+    with mongodb.writing() as writing:
+        writing.clear()
+        with pytest.raises(StoreBusy, match="is being copied"), impatient.writing():
+            pass
+        writing.finish()
+
+
+def test_collections_of_others_stay_and_are_named(mongodb, database):
+    database["orders"].insert_one({"_id": 7})
+    assert mongodb.others() == ["orders"]
+    with mongodb.writing() as writing:
+        writing.clear()
+        writing.finish()
+    assert database["orders"].find_one() == {"_id": 7}

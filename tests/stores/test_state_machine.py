@@ -18,7 +18,7 @@ from rota.model.values import SECOND, instant
 from rota.ports.store import Where
 from rota.ports.turns import Choice
 from tests.stores.desk import ANNA, Desk, inside
-from tests.stores.makers import PostgresMaker, SqliteMaker
+from tests.stores.makers import MongoMaker, PostgresMaker, SqliteMaker
 from tests.stores.queue_model import LIVE, WAITING, ModelJob, Queue
 from tests.support.proof import size
 
@@ -427,13 +427,20 @@ def _model_facts(job):
 
 
 class PostgresQueueMachine(QueueMachine):
-    """The same on the other store."""
+    """The same on PostgreSQL."""
 
     makes = PostgresMaker
 
 
+class MongoQueueMachine(QueueMachine):
+    """The same on MongoDB."""
+
+    makes = MongoMaker
+
+
 TestQueueMachine = pytest.mark.prove(QueueMachine.TestCase)
 TestPostgresQueueMachine = pytest.mark.prove(PostgresQueueMachine.TestCase)
+TestMongoQueueMachine = pytest.mark.prove(MongoQueueMachine.TestCase)
 TestQueueMachine.settings = settings(
     max_examples=size(20, prove=1000),
     stateful_step_count=30,
@@ -442,3 +449,5 @@ TestQueueMachine.settings = settings(
 )
 # A step costs three times as much there, and the verbs between the statements are the same.
 TestPostgresQueueMachine.settings = settings(TestQueueMachine.settings, max_examples=size(6, prove=300))
+# And ten times as much here.
+TestMongoQueueMachine.settings = settings(TestQueueMachine.settings, max_examples=size(3, prove=100))

@@ -31,14 +31,19 @@ LONG = "lörem ☂ " * 3000
 def fill(path: Path) -> None:
     """Make a store with jobs in every state, on a clock of its own, and leave it as a killed worker would."""
     clock = ManualClock()
-    rota = Rota(path, clock=clock, settings=Settings(backoff_jitter=0), seed=11)
+    work(path, clock)
+    _break_off(path, clock)
+    _add_raw(path)
+
+
+def work(url: str | Path, clock: ManualClock, **settings: Any) -> None:
+    """Do the same with any store: define what there is to define, run jobs to every end, and leave some waiting."""
+    rota = Rota(url, clock=clock, settings=Settings(backoff_jitter=0, **settings), seed=11)
     _define(rota)
     _share(rota)
     _let_run(rota, clock)
     _leave_waiting(rota)
-    _break_off(path, clock)
     rota.close()
-    _add_raw(path)
 
 
 def _define(rota: Rota) -> None:

@@ -106,3 +106,11 @@ def test_a_job_is_shown_as_a_background_job_and_as_a_document(cli, export):
     assert record["created_at"] == "2025-12-16 09:00:00"
     assert cli.json("job", "get", job_id, "--face", "monque")["failCount"] == 10
     assert "Dead Letter" in cli.ok("job", "get", job_id, "--face", "background-job")
+
+
+def test_a_schedule_is_shown_as_a_document_of_monque(cli, export):
+    cli.ok("import", "monque", export, "--make-templates")
+    shown = cli.json("schedule", "get", "daily-report", "--face", "monque")
+    assert (shown["name"], shown["status"], shown["repeatInterval"]) == ("daily-report", "pending", "0 0 * * *")
+    assert "repeatInterval" in cli.ok("schedule", "get", "daily-report", "--face", "monque")
+    assert "is not one of monque" in cli("schedule", "get", "daily-report", "--face", "celery").stderr

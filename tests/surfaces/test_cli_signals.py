@@ -12,15 +12,12 @@ import pytest
 from rota.surfaces.cli.serving import Stopper
 
 
-class Worker:
-    holding = 1
-
-
 class Driver:
     """Stands in for the engine: it goes on until it is hurried."""
 
+    holding = 1
+
     def __init__(self) -> None:
-        self.worker = Worker()
         self.hurried = threading.Event()
 
     @property

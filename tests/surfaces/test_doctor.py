@@ -13,18 +13,11 @@ from rota.model.decide import Failed
 from rota.model.findings import State, size_text, span_text
 from rota.stores.locks import FileLocks
 from tests.stores.desk import ANNA, START, Desk
-from tests.stores.makers import MAKERS, SqliteMaker
+from tests.stores.makers import SqliteMaker, in_sql
 from tests.support.clock import ManualClock
 from tests.surfaces.cli_support import Cli
 
 QUICK = Settings(beat=0.2, max_retries=0)
-
-
-@pytest.fixture(params=MAKERS, ids=lambda maker: maker.name)
-def maker(request, tmp_path):
-    made = request.param(tmp_path)
-    yield made
-    made.close()
 
 
 @pytest.fixture
@@ -36,8 +29,7 @@ def desk(maker):
 def doctor(maker, desk):
     """Returns what is found under a name: states and texts."""
     clock = ManualClock()
-    url = maker.path if type(maker) is SqliteMaker else maker.server.url()
-    rota = Rota(url, settings=QUICK, clock=clock)
+    rota = Rota(maker.url, settings=QUICK, clock=clock)
     clock._now = START
 
     def look(name, **options):
@@ -188,6 +180,7 @@ def test_messages_that_nobody_has_delivered(doctor, desk, maker):
     one(doctor("outbox"), State.OK)
 
 
+@in_sql
 def test_what_can_not_be_looked_at_is_a_finding_and_the_rest_goes_on(doctor, desk, maker):
     maker._sql("DROP TABLE outbox")
     one(doctor("outbox"), State.PROBLEM, "could not be looked at", "outbox")

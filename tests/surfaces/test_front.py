@@ -19,10 +19,12 @@ TWO_BASES = {
     "NotFound",
     "WaitTimeout",
     "InsideHandlerError",
+    "BusyInCallers",
+    "UnavailableInCallers",
     "Stream",
     "Store",
 }
-"""Errors that are one of Python's too, an abstract response, and the port of stores, which is put together from its parts."""
+"""Errors that are one of others too, an abstract response, and the port of stores, which is put together from its parts."""
 
 
 def names_of(kind: type) -> set[str]:

@@ -14,7 +14,6 @@ from rota import Rota
 from rota.errors import InvalidParams
 from rota.surfaces.http import make_app
 from tests.support.annotated import Line
-from tests.support.postgres import fresh_database
 from tests.support.runs import run_of
 from tests.surfaces.cli_support import Cli
 from tests.surfaces.http.api_support import API
@@ -30,15 +29,6 @@ def order(lines: list[Line], note: str = "") -> str:
 
 def anything(**params: object) -> int:
     return len(params)
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def url(request, tmp_path) -> Iterator[str]:
-    if request.param == "sqlite":
-        yield str(tmp_path / "rota.db")
-    else:
-        with fresh_database() as address:
-            yield address
 
 
 @pytest.fixture

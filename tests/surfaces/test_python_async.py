@@ -18,10 +18,8 @@ from rota.engine.watcher import BATCH, HINTED_S, Watcher
 from rota.errors import JobCancelled, NotFound, StoreError, WaitTimeout
 from rota.ports.clock import UuidV7
 from rota.session import Session
-from rota.stores.postgres.db import Db as PostgresDb
-from rota.stores.sqlite.db import Db as SqliteDb
 from rota.waits import wait_async
-from tests.stores.makers import PostgresMaker
+from tests.stores.makers import MAKERS
 from tests.support.pace import patient
 from tests.support.postgres import fresh_database, make_server
 from tests.support.prepared import prepare
@@ -29,17 +27,6 @@ from tests.support.proof import size
 from tests.support.waiting import eventually
 
 MANY = 1000
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def url(request, tmp_path):
-    """An empty store of each kind."""
-    if request.param == "sqlite":
-        yield str(prepare(tmp_path / "rota.db"))
-        return
-    made = PostgresMaker(tmp_path)
-    yield made.server.url()
-    made.close()
 
 
 @pytest.fixture
@@ -132,7 +119,7 @@ def test_a_thousand_waits_hold_one_thread_and_nothing_of_the_programs_pool(rota)
 def looks_counted(monkeypatch):
     """Note, for each look of a watcher, how many callers it was for and which statements it made."""
     made, looks = [], []
-    for kind in (SqliteDb, PostgresDb):
+    for kind in {maker.db for maker in MAKERS}:
         for verb in ("rows", "row", "value"):
             plain = getattr(kind, verb)
 

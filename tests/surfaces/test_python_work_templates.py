@@ -28,7 +28,6 @@ from rota.model.gate import Right
 from rota.model.states import Status
 from rota.testing import use
 from tests.runners.external.stage import WAYS, Stage
-from tests.stores.makers import PostgresMaker
 from tests.support.clock import ManualClock
 from tests.support.prepared import prepare
 from tests.support.stranger import public_folder
@@ -63,18 +62,11 @@ def shop(rota, files) -> Rota:
     return connected(rota, files)
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-def either(request, tmp_path, settings, files):
+@pytest.fixture
+def either(url, settings, files):
     """The same, on each store."""
-    if request.param == "sqlite":
-        maker, place = None, prepare(tmp_path / "rota.db")
-    else:
-        maker = PostgresMaker(tmp_path)
-        place = maker.server.url()
-    with closing(Rota(place, clock=ManualClock(), settings=settings, seed=7)) as made:
+    with closing(Rota(url, clock=ManualClock(), settings=settings, seed=7)) as made:
         yield connected(made, files)
-    if maker is not None:
-        maker.close()
 
 
 @pytest.fixture

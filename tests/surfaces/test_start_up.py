@@ -22,7 +22,7 @@ from tests.support.pace import patient
 from tests.surfaces.cli_support import ROOT
 
 OTHERS = {"apsw", "asyncio", "click", "concurrent.futures", "multiprocessing", "pydantic", "rich", "ssl", "subprocess", "typer"}
-OTHERS |= {"cryptography", "httpx2", "jinja2", "opentelemetry", "prometheus_client", "psycopg", "starlette", "uvicorn"}
+OTHERS |= {"cryptography", "httpx2", "jinja2", "opentelemetry", "prometheus_client", "psycopg", "pymongo", "starlette", "uvicorn"}
 """Packages that not every program needs."""
 
 WORKING = {f"rota.engine.{name}" for name in ("driver", "store_copy", "turn_request", "webhook_delivery", "worker")}

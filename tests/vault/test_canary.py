@@ -6,7 +6,6 @@ import logging
 from contextlib import closing
 from pathlib import Path
 
-import apsw
 import pytest
 from starlette.testclient import TestClient
 
@@ -17,11 +16,12 @@ from rota.model.secrets import Sealed
 from rota.resources import secrets as secrets_resource
 from rota.surfaces.cli.sql_history import History
 from rota.surfaces.http import make_app
-from tests.stores.makers import PostgresMaker
+from tests.stores.makers import MongoMaker, PostgresMaker
 from tests.support.keys import add_key, key_file
 from tests.support.prepared import prepare
 from tests.surfaces.cli_support import Cli
 from tests.surfaces.http.api_support import Caller
+from tests.vault.dumps import dump_of, sqlite_dump
 
 CANARY = 'cAnary/7c1e+Zx"q\nthe second line of it=='
 SIGNING = "whsec_Y2FuYXJ5LWNhbmFyeS1jYW5hcnktY2FuYXJ5"
@@ -152,13 +152,6 @@ def everything(story: Story, caplog: pytest.LogCaptureFixture) -> dict[str, byte
     return places | {"logs": "\n".join(lines).encode(errors="replace"), "seen": "\n".join(story.seen).encode(errors="replace")}
 
 
-def sqlite_dump(path: Path) -> bytes:
-    with closing(apsw.Connection(str(path))) as raw:
-        tables = [name for (name,) in raw.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
-        rows = [row for table in tables for row in raw.execute(f'SELECT * FROM "{table}"')]
-    return b"\n".join(value if isinstance(value, bytes) else str(value).encode() for row in rows for value in row)
-
-
 @pytest.fixture
 def keys(tmp_path):
     return key_file(tmp_path)
@@ -240,23 +233,14 @@ def test_output_is_redacted_and_the_search_finds_it_where_it_is_not(tmp_path):
     assert MASK.encode() in shown
 
 
-def test_the_value_of_a_secret_is_nowhere_on_postgresql(tmp_path, keys, caplog):
-    maker = PostgresMaker(tmp_path)
-    maker.open()
-    try:
-        rota, story = story_on(maker.server.url(), tmp_path / "seen", keys)
-        with closing(rota), caplog.at_level(0):
-            story.tell()
-            with maker.server.connect() as raw:
-                tables = raw.execute(
-                    "SELECT table_name FROM information_schema.tables WHERE table_schema = 'rota' AND table_type = 'BASE TABLE'"
-                ).fetchall()
-                rows = [row for (table,) in tables for row in raw.execute(f"SELECT t.*, t::text FROM rota.{table} AS t").fetchall()]
-            dump = b"\n".join(value if isinstance(value, bytes) else str(value).encode() for row in rows for value in row)
-            assert b"PYTHON" in dump
-            assert found_in(everything(story, caplog) | {"dump": dump}) == set()
-    finally:
-        maker.close()
+@pytest.mark.parametrize("maker", [PostgresMaker, MongoMaker], indirect=True, ids=["postgres", "mongodb"])
+def test_the_value_of_a_secret_is_nowhere_on_a_server(maker, tmp_path, keys, caplog):
+    rota, story = story_on(maker.url, tmp_path / "seen", keys)
+    with closing(rota), caplog.at_level(0):
+        story.tell()
+        dump = dump_of(maker)
+        assert b"PYTHON" in dump
+        assert found_in(everything(story, caplog) | {"dump": dump}) == set()
 
 
 def test_the_command_line_leaves_no_value_behind(tmp_path, keys):

@@ -31,7 +31,7 @@ from rota.runners.external import output as command_output
 from rota.surfaces.http import make_app
 from tests.runners.external.stage import WAYS, Stage, processes, reachable_python
 from tests.sql.sql_support import create_connection, runs_of
-from tests.stores.makers import PostgresMaker
+from tests.stores.makers import MAKERS, SqliteMaker
 from tests.support.keys import key_file
 from tests.support.pace import patient
 from tests.support.postgres import EMPTY, fresh_database
@@ -40,7 +40,8 @@ from tests.support.receiver import receiving
 from tests.support.stranger import public_folder
 from tests.support.waiting import eventually
 from tests.surfaces.http.api_support import Caller
-from tests.vault.test_canary import CANARY, found_in, sqlite_dump
+from tests.vault.dumps import dump_of
+from tests.vault.test_canary import CANARY, found_in
 
 HOURLY = "SCHEDULE = EVERY 1 HOUR MAX_RETRIES = 0"
 BARE = next(way for way in WAYS if way.isolation == "off")
@@ -60,8 +61,8 @@ _exporter = InMemorySpanExporter()
 class Story:
     """Jobs that have a secret and tell it in every way, and all that was seen of them."""
 
-    def __init__(self, where: object, folder: Path, commands: Stage, warehouse: str, run_logs: str, keys: Path) -> None:
-        self.folder, self.where, self.keys = folder, where, keys
+    def __init__(self, maker: SqliteMaker, folder: Path, commands: Stage, warehouse: str, run_logs: str, keys: Path) -> None:
+        self.folder, self.maker, self.keys = folder, maker, keys
         self.seen: dict[str, str] = {}
         options = {"sql_paths": str(folder.parent), "external_file": commands.config(), "master_key_file": str(keys), "traces": "on"}
         given = Settings(
@@ -73,7 +74,7 @@ class Story:
             synchronous="NORMAL",
             log_level="debug",
         )
-        self.rota = Rota(where, settings=given)
+        self.rota = Rota(maker.url, settings=given)
         python = reachable_python()
         self.speaks, self.fails = (commands.script(SPEAKER.replace("CODE", str(code)), f"speaker{code}", python) for code in (0, 3))
         self.warehouse = warehouse
@@ -155,19 +156,8 @@ class Story:
         formatter = logging.Formatter()
         lines = "\n".join(formatter.format(record) + repr(record.args) for record in caplog.records)
         files = {path.name: path.read_bytes() for path in self.folder.rglob("*") if path.is_file()}
-        return (
-            {"log lines": lines.encode(errors="replace")} | {name: text.encode() for name, text in self.seen.items()} | files | self.dump()
-        )
-
-    def dump(self) -> dict[str, bytes]:
-        if not isinstance(self.where, str) or not self.where.startswith("postgres"):
-            return {"dump": sqlite_dump(self.folder / "rota.db")}
-        with psycopg.connect(self.where) as raw:
-            tables = raw.execute(
-                "SELECT table_name FROM information_schema.tables WHERE table_schema = 'rota' AND table_type = 'BASE TABLE'"
-            )
-            rows = [row for (table,) in tables.fetchall() for row in raw.execute(f"SELECT t.*, t::text FROM rota.{table} AS t").fetchall()]
-        return {"dump": b"\n".join(value if isinstance(value, bytes) else str(value).encode() for row in rows for value in row)}
+        seen = {name: text.encode() for name, text in self.seen.items()}
+        return {"log lines": lines.encode(errors="replace"), "dump": dump_of(self.maker)} | seen | files
 
 
 @pytest.fixture(scope="module")
@@ -179,7 +169,7 @@ def warehouse() -> Iterator[str]:
         yield url.replace("postgres@", "")
 
 
-@pytest.fixture(params=["sqlite-folder", "sqlite-store", "postgres-store"])
+@pytest.fixture(params=["sqlite-folder", "sqlite-store", "postgres-store", "mongodb-store"])
 def story(request, tmp_path, warehouse) -> Iterator[Story]:
     if not isinstance(trace.get_tracer_provider(), TracerProvider):
         # A process has one provider, for good.
@@ -190,14 +180,10 @@ def story(request, tmp_path, warehouse) -> Iterator[Story]:
     folder = tmp_path / "store"
     folder.mkdir()
     with ExitStack() as stack:
-        where: object = prepare(folder / "rota.db")
-        if store == "postgres":
-            maker = PostgresMaker(tmp_path)
-            maker.open()
-            stack.callback(maker.close)
-            where = maker.server.url()
+        maker = next(kind for kind in MAKERS if kind.name == store)(folder)
+        stack.callback(maker.close)
         commands = Stage(stack.enter_context(public_folder()), BARE)
-        made = Story(where, folder, commands, warehouse, run_logs, key_file(tmp_path))
+        made = Story(maker, folder, commands, warehouse, run_logs, key_file(tmp_path))
         stack.enter_context(closing(made.rota))
         yield made
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from importlib import import_module
 from typing import Any
 
 from rota import Rota
@@ -16,11 +17,9 @@ def main(where: str, last: int, script: str, *, atomic: bool) -> None:
     def report() -> None: ...
 
     rota.sql("SHOW JOBS")
-    if where.startswith("postgresql"):
-        from rota.stores.postgres.db import Db
-    else:
-        from rota.stores.sqlite.db import Db  # type: ignore[assignment] # the same names
-    change, count = Db.change, 0
+    kind = next((kind for kind in ("postgres", "mongodb") if where.startswith(kind)), "sqlite")
+    db: Any = import_module(f"rota.stores.{kind}.db").Db
+    change, count = db.change, 0
 
     def dying(self: Any, name: str, /, **values: Any) -> int:
         nonlocal count
@@ -30,7 +29,7 @@ def main(where: str, last: int, script: str, *, atomic: bool) -> None:
             os._exit(9)
         return change(self, name, **values)
 
-    Db.change = dying  # type: ignore[method-assign]
+    db.change = dying
     rota.sql(script, atomic=atomic)
     os._exit(0)
 

@@ -5,14 +5,6 @@ from __future__ import annotations
 import pytest
 
 from tests.stores.desk import Desk
-from tests.stores.makers import MAKERS
-
-
-@pytest.fixture(params=MAKERS, ids=lambda maker: maker.name)
-def maker(request, tmp_path):
-    made = request.param(tmp_path)
-    yield made
-    made.close()
 
 
 @pytest.fixture

@@ -150,3 +150,14 @@ def test_the_line_of_those_who_wait_here_is_kept_and_the_newcomers_stand_behind(
     desk.turn()
     assert desk.order()[:3] == mine
     assert len(desk.order()) == 5
+
+
+def test_a_failure_whose_retries_are_the_other_systems_has_a_skipped_successor_and_nothing_waits_here(desk):
+    job = begun(desk, waiting(desk, 1))
+    job.past.left = "retried elsewhere"
+    (made,) = adopt(desk, job)
+    first, second = desk.store.chain(made.job_id)
+    assert (first.status, desk.store.run(made.job_id).error) == ("FAILED", "no line")
+    assert (second.status, second.reason, second.started_at) == ("SKIPPED", "retried elsewhere", None)
+    desk.advance(3600)
+    assert desk.claim() == []

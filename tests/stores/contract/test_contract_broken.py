@@ -248,9 +248,9 @@ def test_a_job_that_somebodys_trigger_refuses_is_parked_and_released_when_the_tr
             drain(desk)
         assert {desk.status(each) for each in neighbours} == {"COMPLETED"}
         (logged,) = [record.getMessage() for record in caplog.records]
-        assert "job 3 can't be started and was parked: not on my watch" in logged
+        assert f"job 3 can't be started and was parked: {maker.refusal}" in logged
         (problem,) = look(desk)
-        assert "job 3 (not on my watch)" in problem.text
+        assert f"job 3 ({maker.refusal})" in problem.text
         # Nothing but the trigger is in its way, and that is somebody's: it stays parked.
         desk.store.fix(now=desk.now)
         drain(desk)
@@ -312,7 +312,7 @@ def test_a_direct_execution_that_can_not_start_gives_the_next_slot_back(maker, d
         take_away()
     assert desk.status(neighbour) == "COMPLETED"
     assert maker.reservation_status(reservation.id) == "EXPIRED"
-    assert desk.job(reservation.job_id).held == "broken:not on my watch"
+    assert desk.job(reservation.job_id).held == f"broken:{maker.refusal}"
 
 
 def test_a_repair_does_not_start_a_direct_execution_whose_caller_is_gone(maker, desk):

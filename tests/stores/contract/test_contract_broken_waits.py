@@ -28,9 +28,9 @@ def test_a_job_that_can_not_expire_is_parked_and_its_neighbours_expire_and_run(m
         assert [desk.status(each) for each in ids] == ["SKIPPED", status, "SKIPPED"]
         assert desk.status(later) == "COMPLETED"
         (logged,) = [record.getMessage() for record in caplog.records]
-        assert "job 2 can't be ended and was parked: expired, and not on my watch" in logged
+        assert f"job 2 can't be ended and was parked: expired, and {maker.refusal}" in logged
         (problem,) = look(desk)
-        assert "job 2 (expired, and not on my watch)" in problem.text
+        assert f"job 2 (expired, and {maker.refusal})" in problem.text
         desk.store.fix(now=desk.now)
         drain(desk)
         assert look(desk)
@@ -58,9 +58,9 @@ def test_a_child_that_can_not_be_ended_with_its_parent_is_parked_and_the_others_
         assert [desk.status(each) for each in children] == ["SKIPPED", "PENDING", "SKIPPED"]
         assert desk.status(neighbour) == "COMPLETED"
         (logged,) = [record.getMessage() for record in caplog.records]
-        assert "job 3 can't be ended and was parked: to be skipped with its parent, and not on my watch" in logged
+        assert f"job 3 can't be ended and was parked: to be skipped with its parent, and {maker.refusal}" in logged
         (problem,) = look(desk)
-        assert "job 3 (to be skipped with its parent, and not on my watch)" in problem.text
+        assert f"job 3 (to be skipped with its parent, and {maker.refusal})" in problem.text
     finally:
         take_away()
     assert any("3" in each.text for each in desk.store.fix(now=desk.now))
@@ -79,7 +79,7 @@ def test_a_child_that_can_not_be_released_keeps_waiting_and_the_others_are_relea
             drain(desk)
             drain(desk)
         assert [desk.status(each) for each in (parent, *children)] == ["COMPLETED", "COMPLETED", "PENDING", "COMPLETED"]
-        assert any("job 3 can't be released and stays PENDING: not on my watch" in record.getMessage() for record in caplog.records)
+        assert any(f"job 3 can't be released and stays PENDING: {maker.refusal}" in record.getMessage() for record in caplog.records)
         (problem,) = look(desk)
         assert "job 3 (it waits for 1 jobs and has 0 open edges)" in problem.text
     finally:

@@ -11,6 +11,7 @@ from rota.model.schedules import Calendar, CatchUp, Fate, Overlap, ScheduleState
 from rota.model.values import SECOND, instant
 from rota.ports.schedules import Ledger, cursor_of
 from rota.ports.store import Where
+from rota.stores.verbs import ledger
 from tests.stores.desk import ANNA, START
 from tests.stores.timekeeper import Timekeeper
 
@@ -53,6 +54,15 @@ def test_a_month_of_downtime_of_many_minute_schedules_writes_a_handful_of_rows_e
     for row in rows:
         by_schedule[row.schedule_id] += row.count
     assert set(by_schedule.values()) == {43_200}
+
+
+def test_schedules_are_left_for_the_next_transaction_once_one_has_made_many_jobs(desk, monkeypatch):
+    monkeypatch.setattr(ledger, "JOBS_MAX", 10)
+    made = [desk.schedule(f"s{index}", cron="* * * * *", catch_up=CatchUp.ALL, overlap=Overlap.ALLOW) for index in range(3)]
+    desk.advance(600)
+    unfinished = [desk.fire(limit=100).unfinished for _ in range(3)]
+    assert unfinished == [True, True, False]
+    assert {each.id: len(desk.rows(each.id)) for each in made} == {each.id: 10 for each in made}
 
 
 def test_a_month_of_pause_is_one_row_however_often_it_is_looked_at(desk):

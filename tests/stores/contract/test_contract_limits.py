@@ -436,8 +436,8 @@ def test_a_claim_that_is_undone_leaves_no_start_behind(desk):
     office = Office(desk, rates={"t": RATE})
     desk.several(2)
     office.turn(1)
-    with pytest.raises(Exception, match=r"fromhex|uuid"):
-        desk.store.turn(msgspec.structs.replace(desk.request(1, counting=counting_of(office.world)), run_ids=["not an id"] * 2))
+    with pytest.raises(Exception, match=r"fromhex|surrogate"):
+        desk.store.turn(msgspec.structs.replace(desk.request(1, counting=counting_of(office.world)), run_ids=["\ud800"] * 2))
     assert usage(desk, rates={"t": RATE}).starts == {"t": Starts(1)}
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from rota.model.decide import Failed
 from tests.stores.desk import ANNA
+from tests.stores.makers import in_sql
 
 REFUSED = (apsw.ConstraintError, psycopg.IntegrityError)
 
@@ -16,6 +17,7 @@ def live(maker) -> str:
     return "jobs" if maker.name == "sqlite" else "job_live"
 
 
+@in_sql
 @pytest.mark.parametrize("change", ["priority = 90", "position = 7"])
 def test_priority_and_position_can_not_change_after_dispatch(maker, desk, change):
     desk.several(2)
@@ -25,6 +27,7 @@ def test_priority_and_position_can_not_change_after_dispatch(maker, desk, change
     maker._sql(f"UPDATE {live(maker)} SET {change} WHERE number = 2")
 
 
+@in_sql
 @pytest.mark.parametrize("when", ["1", "NULL"])
 def test_when_a_job_was_queued_can_not_change(maker, desk, when):
     desk.several(2)
@@ -34,6 +37,7 @@ def test_when_a_job_was_queued_can_not_change(maker, desk, when):
             maker._sql(f"UPDATE {live(maker)} SET queued_at = {when} WHERE number = {number}")
 
 
+@in_sql
 @pytest.mark.parametrize("change", ["error = 'mine'", "exit_code = 7"])
 def test_the_outcome_of_a_run_is_written_once_with_its_end(maker, desk, change):
     desk.add()
@@ -53,6 +57,7 @@ def test_the_outcome_of_a_run_is_written_once_with_its_end(maker, desk, change):
     assert (run.error, run.exit_code) == ("boom", 3)
 
 
+@in_sql
 def test_identity_and_creation_of_a_schedule_can_not_change(maker, desk):
     ids = "x'00000000000000000000000000000001'" if maker.name == "sqlite" else "'00000000000000000000000000000001'"
     maker._sql(
@@ -67,6 +72,7 @@ def test_identity_and_creation_of_a_schedule_can_not_change(maker, desk):
     maker._sql("UPDATE schedules SET description = 'mine'")
 
 
+@in_sql
 @pytest.mark.parametrize("status", ["RELEASED", "EXPIRED"])
 def test_a_reservation_that_has_ended_is_never_active_again(maker, desk, status):
     assert desk.reserve() is not None

@@ -14,6 +14,7 @@ from rota.model.values import SECOND, instant
 from rota.ports.places import Place
 from rota.ports.store import DefinitionsChanged
 from tests.stores.desk import ANNA, START, Desk, inside
+from tests.stores.makers import savepoints
 from tests.support.proof import size
 from tests.support.waiting import eventually
 
@@ -600,6 +601,7 @@ def test_inside_its_own_transaction_a_caller_sees_its_jobs_and_the_store_knows_i
     assert not desk.store.transacting()
 
 
+@savepoints
 def test_a_savepoint_undoes_its_own_part_of_a_transaction_and_no_more(desk):
     kept, undone, after = desk.row(), desk.row(), desk.row()
     with desk.store.transaction() as tx:
@@ -633,15 +635,26 @@ def test_a_transaction_is_over_with_its_block(desk):
 
 
 def test_a_transaction_is_joined_as_often_as_you_like(desk):
-    kept, undone = desk.row(), desk.row()
+    kept = [desk.row(), desk.row()]
     with desk.store.transaction() as tx:
         handle = desk.store.join(tx)
         assert desk.store.join(handle) is handle
+        desk.store.enqueue(kept[:1], now=desk.now, transaction=handle)
+        with handle.savepoint():
+            desk.store.enqueue(kept[1:], now=desk.now, transaction=handle)
+        handle.stop()
+    assert desk.order() == [row.job_id for row in kept]
+
+
+@savepoints
+def test_a_joined_transaction_has_savepoints(desk):
+    kept, undone = desk.row(), desk.row()
+    with desk.store.transaction() as tx:
+        handle = desk.store.join(tx)
         desk.store.enqueue([kept], now=desk.now, transaction=handle)
         with pytest.raises(ZeroDivisionError), handle.savepoint():  # noqa: PT012 - the block is the subject
             desk.store.enqueue([undone], now=desk.now, transaction=handle)
             _ = 1 / 0
-        handle.stop()
     assert desk.order() == [kept.job_id]
 
 

@@ -378,7 +378,7 @@ def test_a_due_time_can_not_become_two_jobs_whatever_is_decided(desk):
         return firing
 
     desk.advance(60)
-    with pytest.raises(Exception, match=r"(?i)unique"):
+    with pytest.raises(Exception, match=r"(?i)unique|duplicate key"):
         desk.fire(again)
     assert len(jobs(desk)) == len(desk.rows()) == 1
     assert desk.read(schedule.id).cursor_at == START + MINUTE

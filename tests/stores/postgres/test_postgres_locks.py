@@ -18,7 +18,7 @@ from rota.ports.store import DefinitionsChanged
 from rota.ports.turns import Choice, Counting
 from rota.stores.postgres import PostgresStore
 from rota.stores.postgres.db import ARMS_MAX
-from rota.stores.postgres.hints import Listener
+from rota.stores.postgres.notices import listener as listener_to
 from rota.stores.verbs.store import CLAIM_MANY, Hold
 from tests.stores.desk import ANNA, Desk, take_all
 from tests.support.waiting import eventually
@@ -485,7 +485,7 @@ def test_plain_jobs_are_added_while_a_turn_is_made(two):
 
 def test_a_turn_gives_no_hint_and_a_new_job_does(two, maker):
     one, *_ = two
-    listener = Listener(one.store.address, Settings(schema=maker.schema))
+    listener = listener_to(one.store.address, Settings(schema=maker.schema))
     eventually(listener.fileno, what="it hears")
 
     def hears(timeout_s):

@@ -13,7 +13,7 @@ from rota import Settings
 from rota.errors import AnswerLost, StoreUnavailable
 from rota.model.definitions import Template
 from rota.model.gate import SYSTEM
-from rota.stores.postgres import PostgresStore, hints
+from rota.stores.postgres import PostgresStore, notices
 from rota.stores.postgres import store as postgres_store
 from rota.stores.postgres.address import address
 from rota.stores.postgres.connection import open_connection
@@ -204,8 +204,8 @@ def test_looking_for_the_jobs_of_a_template_before_it_is_dropped_is_given_more_t
 
 
 def test_hints_come_again_after_a_server_was_stopped_for_longer_than_it_may(server, url, monkeypatch):
-    monkeypatch.setattr(hints, "ASK_S", 0.1)
-    listener = hints.Listener(address(url, "rota"), Settings(lease_ttl=1.5))
+    monkeypatch.setattr(notices, "ASK_S", 0.1)
+    listener = notices.listener(address(url, "rota"), Settings(lease_ttl=1.5))
     try:
         eventually(listener.fileno, what="that it listens")
         with frozen(server):
@@ -216,7 +216,7 @@ def test_hints_come_again_after_a_server_was_stopped_for_longer_than_it_may(serv
 
 
 def test_a_listener_whose_server_is_stopped_can_be_closed(server, url):
-    listener = hints.Listener(address(url, "rota"), Settings(lease_ttl=1.5))
+    listener = notices.listener(address(url, "rota"), Settings(lease_ttl=1.5))
     eventually(listener.fileno, what="that it listens")
     with frozen(server):
         assert ends(listener.close) is None

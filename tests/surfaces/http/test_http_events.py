@@ -15,7 +15,6 @@ from rota import Rota, Settings
 from rota.model.gate import Role
 from rota.surfaces.http import streams
 from tests.support.pace import patient
-from tests.support.postgres import fresh_database
 from tests.support.runs import run_of
 from tests.support.waiting import eventually
 from tests.surfaces.http.api_support import API
@@ -322,15 +321,6 @@ def another():
     return rota.enqueue("echo").id
 rota.run()
 """
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def url(request, tmp_path):
-    if request.param == "sqlite":
-        yield str(tmp_path / "rota.db")
-    else:
-        with fresh_database() as found:
-            yield found
 
 
 def test_what_other_processes_commit_is_told_within_a_second(url):

@@ -1,4 +1,4 @@
-"""Whatever is sent, the answer is never a 5xx: bodies, cursors, ids, filters, headers and keys, on both stores."""
+"""Whatever is sent, the answer is never a 5xx: bodies, cursors, ids, filters, headers and keys, on every store."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from starlette.testclient import TestClient
 
 from rota import Rota, Settings
 from rota.surfaces.http import make_app
-from tests.stores.makers import PostgresMaker
+from tests.stores.makers import MAKERS
 from tests.support.proof import size
 
 API = "/api/v1"
@@ -46,15 +46,13 @@ class Fuzzed:
             assert answer.json()["code"]
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgres"])
+@pytest.fixture(scope="module", params=MAKERS, ids=lambda maker: maker.name)
 def fuzzed(request, tmp_path_factory) -> Iterator[Fuzzed]:
-    folder = tmp_path_factory.mktemp("fuzz")
-    maker = PostgresMaker(folder) if request.param == "postgres" else None
-    rota = Rota(maker.server.url() if maker else folder / "rota.db", settings=Settings(synchronous="NORMAL", http_direct_wait=0.5))
+    maker = request.param(tmp_path_factory.mktemp("fuzz"))
+    rota = Rota(maker.url, settings=Settings(synchronous="NORMAL", http_direct_wait=0.5))
     yield Fuzzed(rota)
     rota.close()
-    if maker:
-        maker.close()
+    maker.close()
 
 
 text = st.text(st.characters(), max_size=30)

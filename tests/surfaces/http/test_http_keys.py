@@ -18,12 +18,9 @@ import pytest
 from rota import Context, Rota, Settings
 from rota.admission import Admission
 from rota.model.gate import LOCAL
-from rota.stores.postgres.db import Db as PostgresDb
-from rota.stores.sqlite.db import Db as SqliteDb
 from rota.surfaces.http import streams
 from rota.surfaces.http.access import COOKIE
 from tests.support.pace import patient
-from tests.support.postgres import fresh_database
 from tests.support.proof import size
 from tests.support.waiting import eventually
 from tests.surfaces.http.api_support import API
@@ -40,15 +37,6 @@ rota.close()
 """
 WITHIN_S = 1.0
 """What is promised; a busy machine is given more, and no stream here has anything else to end or to speak for."""
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def url(request, tmp_path):
-    if request.param == "sqlite":
-        yield str(tmp_path / "rota.db")
-    else:
-        with fresh_database() as found:
-            yield found
 
 
 @pytest.fixture
@@ -166,11 +154,10 @@ def test_a_stream_that_begins_while_keys_are_checked_is_not_judged_by_that_check
 
 
 @pytest.mark.prove
-def test_keys_of_many_streams_are_checked_with_as_many_statements_as_one(door, url, monkeypatch):
+def test_keys_of_many_streams_are_checked_with_as_many_statements_as_one(door, maker, monkeypatch):
     statements = Counter()
-    kind = PostgresDb if url.startswith("postgres") else SqliteDb
     for verb in ("rows", "row", "value", "change"):
-        monkeypatch.setattr(kind, verb, _counted(getattr(kind, verb), statements))
+        monkeypatch.setattr(maker.db, verb, _counted(getattr(maker.db, verb), statements))
     checks = Counter()
     still_admitted = Admission.still_admitted
 

@@ -1,4 +1,4 @@
-"""A PostgreSQL store is simulated as a SQLite store is: read, copied into a store that is thrown away, and not changed."""
+"""A store on a server is simulated as a SQLite store is: read, copied into a store that is thrown away, and not changed."""
 
 from __future__ import annotations
 
@@ -6,24 +6,35 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import psycopg
 import pytest
+from pymongo import MongoClient
 
 from rota import Rota, Settings
+from rota.compose import is_mongodb
 from rota.errors import RotaError, StoreUnusable
 from rota.model.gate import SYSTEM
-from rota.simulation import open_for_reading
+from rota.simulation import mongodb, open_for_reading
 from tests.support.clock import ManualClock
+from tests.support.mongodb import shared_set
 from tests.support.postgres import EMPTY, fresh_database
 
 START = datetime(2026, 3, 2, tzinfo=UTC)
 
 
-@pytest.fixture
-def database() -> Iterator[str]:
-    with fresh_database(like=EMPTY) as url:
-        yield url
+@pytest.fixture(params=["postgres", "mongodb"])
+def database(request: pytest.FixtureRequest) -> Iterator[str]:
+    """A database with nothing in it."""
+    if request.param == "postgres":
+        with fresh_database(like=EMPTY) as url:
+            yield url
+        return
+    name = f"simulated_{uuid4().hex[:8]}"
+    yield shared_set().url(name)
+    with shared_set().client() as client:
+        client.drop_database(name)
 
 
 def filled(store: str | Path, clock: ManualClock) -> Rota:
@@ -54,7 +65,7 @@ def told(rota: Rota) -> Any:
     return rota.simulate(1.5, start=START, seed=7, workers=2, faults="all", faults_per_day=6)
 
 
-def test_the_same_definitions_give_the_same_story_in_both_stores(tmp_path, database):
+def test_the_same_definitions_give_the_same_story_in_every_store(tmp_path, database):
     there, here = filled(database, ManualClock()), filled(tmp_path / "here.db", ManualClock())
     one, other = told(there), told(here)
     assert one.ok
@@ -63,7 +74,7 @@ def test_the_same_definitions_give_the_same_story_in_both_stores(tmp_path, datab
     there.close()
 
 
-def test_a_forecast_of_a_postgresql_store_knows_overlaps_and_waits(tmp_path, database):
+def test_a_forecast_of_a_store_on_a_server_knows_overlaps_and_waits(tmp_path, database):
     def foretold(store: str | Path) -> list[tuple[Any, ...]]:
         rota = filled(store, ManualClock())
         found = [(item.due_at, item.schedule, item.fate, item.wait_s) for item in rota.forecast(6, start=START, skipped=True)]
@@ -90,7 +101,7 @@ def test_an_empty_database_stays_empty(database):
     assert contents(database) == {}
 
 
-def test_the_server_refuses_to_write_what_is_opened_for_reading(database):
+def test_nothing_is_written_to_what_is_opened_for_reading(database):
     filled(database, ManualClock())
     store = open_for_reading(database, Settings())
     assert store is not None
@@ -99,10 +110,14 @@ def test_the_server_refuses_to_write_what_is_opened_for_reading(database):
     store.close()
 
 
-def test_a_store_of_an_older_schema_is_refused_and_stays_as_it_is(database):
+def test_a_store_of_an_older_schema_is_refused_and_stays_as_it_is(database, monkeypatch):
     rota = filled(database, ManualClock())
-    with psycopg.connect(database, autocommit=True) as raw:
-        raw.execute("UPDATE rota.meta SET value = '1' WHERE key = 'schema'")
+    if is_mongodb(database):
+        # There is no older one yet.
+        monkeypatch.setattr(mongodb, "VERSION", 2)
+    else:
+        with psycopg.connect(database, autocommit=True) as raw:
+            raw.execute("UPDATE rota.meta SET value = '1' WHERE key = 'schema'")
     before = contents(database)
     with pytest.raises(StoreUnusable, match="schema 1"):
         told(rota)
@@ -113,8 +128,12 @@ def hourly() -> None:
     """Be due every hour."""
 
 
-def contents(url: str) -> dict[str, list[tuple[Any, ...]]]:
+def contents(url: str) -> dict[str, list[Any]]:
     """Return every row of every table in the database that is not the server's own."""
+    if is_mongodb(url):
+        with MongoClient[dict[str, Any]](url) as client:
+            database = client.get_default_database()
+            return {name: list(database[name].find().sort("_id")) for name in sorted(database.list_collection_names())}
     with psycopg.connect(url, autocommit=True) as raw:
         tables = raw.execute(
             "SELECT schemaname || '.' || tablename FROM pg_tables WHERE schemaname NOT IN ('pg_catalog', 'information_schema') ORDER BY 1"
