@@ -34,8 +34,6 @@ from rota.operation import Ask
 from rota.session import Session
 
 if TYPE_CHECKING:
-    from queue import SimpleQueue
-
     from rota.engine.background import Minder
     from rota.engine.driver import Driver
     from rota.engine.recovery import Recovered, Recovery
@@ -172,28 +170,17 @@ def start(session: Session, concurrency: int | None, serving: Serving) -> Driver
 
 def run(session: Session, concurrency: int | None, serving: Serving) -> None:
     """Run a worker until SIGTERM or SIGINT; a second one interrupts what still runs."""
-    import signal  # noqa: PLC0415 - only this needs it
-    from queue import SimpleQueue  # noqa: PLC0415
+    from rota.stop_signals import StopSignals  # noqa: PLC0415 - only this needs it
 
-    # A signal handler may interrupt the very wait that it ends: an Event would deadlock there, this queue does not.
-    heard: SimpleQueue[int] = SimpleQueue()
-
-    def on_signal(number: int, _frame: object) -> None:
-        heard.put(number)
-
-    before = {number: signal.signal(number, on_signal) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
+    with StopSignals() as signals:
         driver = start(session, concurrency, serving)
-        while driver.running and not _hears(heard, 1.0):
+        while driver.running and not signals.wait(1.0):
             pass
         stopping = threading.Thread(target=session.stop, args=(driver,), name="rota-way-home", daemon=True)
         stopping.start()
         while stopping.is_alive():
-            if _hears(heard, LAST_LOOK_S):
+            if signals.wait(LAST_LOOK_S):
                 driver.hurry()
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def turn(session: Session) -> None:
@@ -349,14 +336,3 @@ def _recovery(session: Session, opened: Opened) -> Recovery:
         calls=HookCalls(session.on, inline=True),
         logs=LogShipper(opened.store, opened.log_dir, clock=session.clock) if opened.ships_logs else None,
     )
-
-
-def _hears(heard: SimpleQueue[int], seconds: float) -> bool:
-    """Wait for a signal; return whether one came."""
-    from queue import Empty  # noqa: PLC0415 - as in `run`
-
-    try:
-        heard.get(timeout=seconds)
-    except Empty:
-        return False
-    return True

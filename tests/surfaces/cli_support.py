@@ -71,6 +71,8 @@ class Cli:
         self.folder = folder
         self.store = folder / "rota.db"
         (folder / "shop.py").write_text(APP)
+        # The application of an earlier test of this process has that test's store.
+        sys.modules.pop("shop", None)
         self._started: list[subprocess.Popen[str]] = []
         self.env = {"ROTA_STORE": str(self.store), "ROTA_ACTOR": "tester", "TERM": "dumb", "COLUMNS": "200", "ROTA_HTTP_PORT": "0"}
 

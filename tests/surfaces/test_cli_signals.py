@@ -9,6 +9,7 @@ import time
 
 import pytest
 
+from rota.stop_signals import StopSignals
 from rota.surfaces.cli.serving import Stopper
 
 
@@ -44,7 +45,7 @@ def test_a_signal_that_strikes_inside_the_wait_is_heard():
         until = time.monotonic() + STRIKES_S
         while time.monotonic() < until:
             with Stopper(Driver, 30.0) as stopper:
-                signal.signal(signal.SIGALRM, stopper._on_signal)
+                signal.signal(signal.SIGALRM, stopper.signals.on_signal)
                 signal.setitimer(signal.ITIMER_REAL, rng.uniform(1e-6, 2e-4))
                 while not stopper.notice:
                     stopper.wait(0.0001)
@@ -52,6 +53,20 @@ def test_a_signal_that_strikes_inside_the_wait_is_heard():
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+
+
+def test_a_wait_ends_in_time_also_where_its_time_is_over_before_it_begins():
+    # As if the process was paused there, for longer than it was to wait.
+    for _ in range(2000):
+        assert not StopSignals().wait(1e-6)
+    assert not StopSignals().wait(-1)
+
+
+def test_each_signal_is_returned_once():
+    with StopSignals() as signals:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.raise_signal(number)
+        assert [signals.wait(0.01) for _ in range(3)] == [True, True, False]
 
 
 def test_the_first_signal_lets_jobs_finish_and_the_second_interrupts_them():

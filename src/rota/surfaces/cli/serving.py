@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import logging
-import signal
 import sys
 import threading
 import time
@@ -13,8 +11,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
-from queue import Empty, SimpleQueue
-from types import FrameType
 from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 
 import typer
@@ -25,6 +21,7 @@ from rota.errors import Refused, StoreError
 from rota.model.checks import extra
 from rota.model.gate import Actor
 from rota.operation import session_of
+from rota.stop_signals import StopSignals
 from rota.surfaces.cli.journal import Summary, set_up
 from rota.surfaces.cli.output import console, show_json
 from rota.surfaces.cli.session import actor, store_name
@@ -87,22 +84,23 @@ class Stopper(Generic[Run]):
         self._halted = False
         self._grace_s = grace_s
         self._asked = 0
-        # A handler may interrupt the very wait it ends: unlike an Event, this queue allows that.
-        self._heard: SimpleQueue[int] = SimpleQueue()
+        self.signals = StopSignals()
         self._way_home: threading.Thread | None = None
         self._hurried = False
-        self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
         """Listen, and only then start: a worker that others can see already hears its signals."""
-        self._before = {number: signal.signal(number, self._on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
-        self.driver = self._start()
+        self.signals.__enter__()
+        try:
+            self.driver = self._start()
+        except BaseException:
+            self.signals.__exit__()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
         """Give the signals back."""
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
+        self.signals.__exit__()
 
     @property
     def done(self) -> bool:
@@ -115,8 +113,7 @@ class Stopper(Generic[Run]):
 
     def wait(self, seconds: float) -> None:
         """Sleep, but wake up for a signal, and act on it."""
-        with contextlib.suppress(Empty):
-            self._heard.get(timeout=seconds if self._way_home is None else min(seconds, LAST_LOOK_S))
+        if self.signals.wait(seconds if self._way_home is None else min(seconds, LAST_LOOK_S)):
             self._asked += 1
         if self._asked >= 1 and self._way_home is None:
             self._way_home = threading.Thread(target=self.driver.stop, name="rota-way-home", daemon=True)
@@ -160,9 +157,6 @@ class Stopper(Generic[Run]):
             return "stopping"
         jobs = "the running job" if held == 1 else f"{held} running jobs"
         return f"stopping: {jobs} may finish (up to {self._grace_s:g} s); Ctrl-C again interrupts"
-
-    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
-        self._heard.put(number)
 
 
 class LiveView:
@@ -233,22 +227,13 @@ def bridge(rota: Rota, start: Callable[[], Run], *, as_json: bool) -> None:
 def serve_only(rota: Rota, where: Where, *, as_json: bool) -> None:
     """Keep the front door open until somebody asks to stop."""
     _set_up_lines(rota, as_json=as_json)
-    heard: SimpleQueue[int] = SimpleQueue()
-    before = {number: signal.signal(number, lambda number, _frame: heard.put(number)) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        with opened(rota, where, as_json=as_json, needed=True) as server:
-            assert server is not None  # noqa: S101 - it is needed
-            _announce_door(server.url)
-            while server.running:
-                with contextlib.suppress(Empty):
-                    heard.get(timeout=Summary.every_s)
-                    break
-            else:
+    with StopSignals() as signals, opened(rota, where, as_json=as_json, needed=True) as server:
+        assert server is not None  # noqa: S101 - it is needed
+        _announce_door(server.url)
+        while not signals.wait(Summary.every_s):
+            if not server.running:
                 raise Refused("the HTTP server ended unexpectedly; its last log lines say why")
-            log.info("stopping")
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        log.info("stopping")
     log.info("stopped")
 
 
