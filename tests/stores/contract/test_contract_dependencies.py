@@ -343,7 +343,7 @@ def test_a_child_that_a_person_cancels_tells_its_own_children(desk):
 
 def test_a_long_line_of_dependents_falls_without_end_of_stack(desk, maker):
     # The way along the line is the verbs', so it is the same in every store; on MongoDB each step takes some thirty questions.
-    length = 600 if maker.name == "mongodb" else 2000
+    length = 150 if maker.name == "mongodb" else 2000
     first = desk.row()
     rows = [first]
     for _ in range(length):

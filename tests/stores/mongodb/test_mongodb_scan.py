@@ -15,9 +15,10 @@ from rota.stores.mongodb.statements import relation_views, scan_jobs
 from rota.stores.verbs.relations import RELATIONS
 from tests.sql.many_runs import START_US, STEP_US, load_mongodb, load_sqlite
 from tests.stores.makers import MongoMaker, SqliteMaker
+from tests.support.proof import size
 
 RUNS, LIVE = 3000, 60
-CASES = 400
+CASES = size(100, prove=4000)
 SHOWN = ("number", "job_id", "status", "organization_id", "owner", "schedule_name", "template_name", "queue", "scheduled_at", "message")
 SHOWN += ("finished_at", "started_at", "timeout", "blockers", "result", "error", "run_id", "job_type")
 ORDERS = (None, *(Order(column, descending) for column in ("number", "finished_at", "started_at") for descending in (False, True)))
@@ -106,6 +107,7 @@ def random_scope(rng):
     return rng.choice(scopes)
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize("seed", range(4))
 def test_scans_of_jobs_have_the_rows_of_another_store(both, seed, monkeypatch):
     rng = Random(seed)
