@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -179,6 +180,45 @@ def test_enqueues_run_beside_each_other_and_beside_a_turn(store):
         over.set()
         turn.result()
     assert len(desk.claim(5)) == 3
+
+
+def test_work_that_needs_every_door_has_its_turn_although_there_is_no_moment_without_enqueues(store):
+    begun, over = threading.Semaphore(0), threading.Event()
+
+    def enter(db):
+        db.has("meta", {"_id": "late_results"})
+        begun.release()
+        time.sleep(0.01)
+
+    def produce():
+        done = 0
+        while not over.is_set():
+            store._run(enter, Hold.DOOR)
+            done += 1
+        return done
+
+    with ThreadPoolExecutor(12) as pool:
+        producers = [pool.submit(produce) for _ in range(12)]
+        for _ in producers:
+            begun.acquire()
+        try:
+            before = time.monotonic()
+            for _ in range(3):
+                store._run(lambda db: db.has("meta", {"_id": "late_results"}), Hold.ALL)
+            took_s = time.monotonic() - before
+        finally:
+            over.set()
+    assert took_s < patient(FREE_S)
+    assert all(producer.result() for producer in producers)
+
+
+def test_an_enqueue_does_not_wait_for_a_closed_door_that_nobody_opens(maker, store):
+    maker.hand.database["locks"].update_many({}, {"$set": {"closed_until": datetime.now(UTC) + timedelta(days=1)}})
+    desk = Desk(store)
+    before = time.monotonic()
+    desk.meet()
+    desk.add()
+    assert time.monotonic() - before < patient(FREE_S)
 
 
 def test_a_turn_that_meets_another_before_it_has_offered_anything_is_begun_again(store):
