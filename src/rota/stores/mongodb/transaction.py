@@ -144,11 +144,16 @@ class Transactions:
 
     def _queue_up(self, session: ClientSession, names: tuple[str, ...], end: float, *, close: bool) -> None:
         """Wait until nobody holds these documents, with a note of this session for those who wait behind it; `close` doors if asked to."""
-        if not names:
-            return
+        if names:
+            self._wait(session, names, end, {f"sessions.{lsid(session).hex}": "$$NOW"} | (CLOSED if close else {}))
+
+    def wait_for_others(self, session: ClientSession, names: tuple[str, ...], end: float) -> None:
+        """Wait the same way for a caller's transaction. It is not noted: it may do nothing for as long as its caller likes."""
+        self._wait(session, names, end, CLOSED)
+
+    def _wait(self, session: ClientSession, names: tuple[str, ...], end: float, note: Document) -> None:
         opens = time.monotonic() + (CLOSED_S if names[0] in DOORS else 0)
         pause = KNOCK_S[0]
-        note = [{"$set": {f"sessions.{lsid(session).hex}": "$$NOW"} | (CLOSED if close else {})}]
         holders = Holders(self._client, self._database, names, session, self._idle)
         while True:
             patience_s = min(LOOK_S, end - time.monotonic())
@@ -160,7 +165,7 @@ class Transactions:
                 done = self._database.command(
                     "update",
                     "locks",
-                    updates=[{"q": {"_id": {"$in": list(names)}, "copying": None} | knocks, "u": note, "multi": True}],
+                    updates=[{"q": {"_id": {"$in": list(names)}, "copying": None} | knocks, "u": [{"$set": note}], "multi": True}],
                     writeConcern={"w": 1},
                     maxTimeMS=max(1, round(patience_s * 1000)),
                     session=session,
