@@ -162,6 +162,23 @@ def test_who_waits_longer_than_the_setting_is_told_so(maker, store):
         slow.result()
 
 
+def test_who_does_not_want_to_wait_need_not_where_nobody_is_in_the_way(maker, store):
+    hasty = MongoStore(store.address.secret, Settings(busy_timeout=0))
+    maker.hand.lend_client(hasty)
+    desk = Desk(hasty)
+    desk.add()
+    desk.done(*desk.claim(1))
+    with store._connections.client.start_session() as session, session.start_transaction():
+        hasty._connections.client[store.address.database]["locks"].update_many({}, {"$inc": {"turns": 1}}, session=session)
+        with pytest.raises(StoreBusy, match="busy_timeout"):
+            desk.turn()
+
+
+def test_who_does_not_want_to_wait_for_others_waits_for_the_members_of_the_set():
+    assert transaction.majority(0).document == {"w": "majority", "wtimeout": 5000}
+    assert transaction.majority(30).document == {"w": "majority", "wtimeout": 30_000}
+
+
 def test_enqueues_run_beside_each_other_and_beside_a_turn(store):
     desk = Desk(store)
     holds, over = threading.Event(), threading.Event()

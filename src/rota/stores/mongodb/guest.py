@@ -17,7 +17,6 @@ from typing import Any
 from pymongo.client_session import ClientSession
 from pymongo.database import Database
 from pymongo.errors import PyMongoError
-from pymongo.write_concern import WriteConcern
 
 from rota.errors import TransactionMisuse
 from rota.stores.mongodb.db import Db, Undone
@@ -25,7 +24,7 @@ from rota.stores.mongodb.documents import CODEC, Document
 from rota.stores.mongodb.errors import UNKNOWN_COMMIT, is_transient, unanswered
 from rota.stores.mongodb.marks import FREE, Shut, busy, refuse
 from rota.stores.mongodb.schema import BELLS, DOORS, WHEEL
-from rota.stores.mongodb.transaction import PAUSE_S, SNAPSHOT, guest_lock
+from rota.stores.mongodb.transaction import PAUSE_S, SNAPSHOT, guest_lock, majority
 from rota.stores.verbs.db import About
 from rota.stores.verbs.store import Hold
 
@@ -83,8 +82,7 @@ class Guest:
         return cls(store, session, session.client.get_database(database, CODEC), wait_s=0, wait=None)
 
     def _begin(self) -> None:
-        wtimeout = max(1, round(self._wait_s * 1000))
-        self._session.start_transaction(read_concern=SNAPSHOT, write_concern=WriteConcern("majority", wtimeout=wtimeout))
+        self._session.start_transaction(read_concern=SNAPSHOT, write_concern=majority(self._wait_s))
 
     @property
     def session(self) -> ClientSession:

@@ -40,6 +40,7 @@ from pymongo.write_concern import WriteConcern
 from rota.errors import StoreBusy, StoreUnusable
 from rota.model.settings import Settings
 from rota.stores.mongodb.address import Address
+from rota.stores.mongodb.connection import ANSWER_S
 from rota.stores.mongodb.db import Db, Undone
 from rota.stores.mongodb.documents import Document
 from rota.stores.mongodb.errors import (
@@ -102,7 +103,7 @@ class Transactions:
         self._address = address
         self._database = client[address.database]
         self._wait_s = settings.busy_timeout
-        self._majority = WriteConcern("majority", wtimeout=max(1, round(settings.busy_timeout * 1000)))
+        self._majority = majority(settings.busy_timeout)
 
     def run(self, work: Callable[[Db], T], hold: Hold) -> T:
         """Do a piece of work and commit it: once more from the beginning where another was in its way, and never after a lost answer."""
@@ -155,8 +156,11 @@ class Transactions:
         opens = time.monotonic() + (CLOSED_S if names[0] in DOORS else 0)
         pause = KNOCK_S[0]
         holders = Holders(self._client, self._database, names, session, self._idle)
+        # Who does not want to wait asks once all the same.
+        least_s = PAUSE_S[1]
         while True:
-            patience_s = min(LOOK_S, end - time.monotonic())
+            patience_s = min(LOOK_S, max(least_s, end - time.monotonic()))
+            least_s = 0.0
             if patience_s <= 0:
                 raise StoreBusy(f"others have held {self._address.shown} for too long (setting busy_timeout)")
             # A door that is closed by one after the other is waited for no longer than that.
@@ -283,6 +287,11 @@ class Holders:
 def held_by(hold: Hold) -> tuple[str, ...]:
     """Return the documents that a kind of work writes; those of enqueues take turns."""
     return (DOORS[next(_stripes) % STRIPES],) if hold is Hold.DOOR else HELD[hold]
+
+
+def majority(wait_s: float) -> WriteConcern:
+    """Return how a commit is acknowledged. The other members answer when they can: to wait for that is not to wait for anybody's work."""
+    return WriteConcern("majority", wtimeout=round(max(ANSWER_S, wait_s) * 1000))
 
 
 def guest_lock() -> str:
