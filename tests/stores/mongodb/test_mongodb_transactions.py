@@ -123,6 +123,28 @@ def test_a_process_that_was_stopped_inside_a_transaction_begins_again_and_writes
     assert desk.late() == 1
 
 
+@pytest.mark.parametrize("hold", [Hold.DOOR, Hold.WHEEL, Hold.ALL])
+def test_nobody_holds_a_document_without_a_note_by_which_it_can_be_ended(store, monkeypatch, hold):
+    locks = store._connections.client[store.address.database]["locks"]
+    queue_up, queued = transaction.Transactions._queue_up, []
+
+    def passed_by(self, session, *args, **options):
+        queue_up(self, session, *args, **options)
+        queued.append(transaction.lsid(session).hex)
+        if len(queued) == 1:
+            # Another one that had waited as well was faster: it took the documents, and is over already.
+            locks.update_many({}, {"$unset": {"sessions": ""}})
+
+    monkeypatch.setattr(transaction.Transactions, "_queue_up", passed_by)
+    names = store._run(lambda db: noted_in(locks, queued[-1]), hold)
+    assert len(queued) == 2
+    assert names
+
+
+def noted_in(locks, session):
+    return [lock["_id"] for lock in locks.find({f"sessions.{session}": {"$exists": True}})]
+
+
 def test_a_transaction_that_is_at_work_is_waited_for(store):
     begun, ended = threading.Event(), []
 

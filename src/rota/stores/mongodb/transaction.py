@@ -54,7 +54,7 @@ from rota.stores.mongodb.errors import (
     unanswered,
 )
 from rota.stores.mongodb.marks import FREE, Shut, busy, refuse, settle
-from rota.stores.mongodb.schema import DOORS, GUESTS, STRIPES, WHEEL
+from rota.stores.mongodb.schema import DOORS, GUESTS, STRIPES, THERE, WHEEL
 from rota.stores.verbs.store import Hold
 
 T = TypeVar("T")
@@ -128,6 +128,10 @@ class Transactions:
                     self._settle()
                     if time.monotonic() + PAUSE_S[1] > end:
                         raise busy(self._address.shown) from None
+                except Unnoted:
+                    _abort(session)
+                    if time.monotonic() + PAUSE_S[1] > end:
+                        raise self._held_for_too_long() from None
                 except (PyMongoError, BSONError, Refused) as error:
                     _abort(session)
                     # A worker has chosen for the moment in which its turn was made: its next turn chooses anew.
@@ -162,7 +166,7 @@ class Transactions:
             patience_s = min(LOOK_S, max(least_s, end - time.monotonic()))
             least_s = 0.0
             if patience_s <= 0:
-                raise StoreBusy(f"others have held {self._address.shown} for too long (setting busy_timeout)")
+                raise self._held_for_too_long()
             # A door that is closed by one after the other is waited for no longer than that.
             knocks = OPENED if time.monotonic() < opens else {}
             try:
@@ -192,13 +196,18 @@ class Transactions:
         """Write the documents inside the transaction; refuse a store that was moved, or is being copied."""
         locks = self._database["locks"]
         if names:
-            free = {"_id": {"$in": list(names)}, **FREE}
+            free = {"_id": {"$in": list(names)}, **FREE, f"sessions.{lsid(session).hex}": THERE}
             taken = {"$inc": {"turns": 1}, "$unset": {"sessions": "", "closed_until": ""}}
             if locks.update_many(free, taken, session=session).matched_count == len(names):
                 return
-        wheel = locks.find_one({"_id": WHEEL}, {"moved": 1, "copying": 1}, session=session) or {}
-        if names or len(wheel) > 1:
-            refuse(wheel)
+        wheel = locks.find_one({"_id": WHEEL}, {"moved": 1, "copying": 1}, session=session)
+        if wheel is None or len(wheel) > 1:
+            refuse(wheel or {})
+        if names:
+            raise Unnoted
+
+    def _held_for_too_long(self) -> StoreBusy:
+        return StoreBusy(f"others have held {self._address.shown} for too long (setting busy_timeout)")
 
     def _settle(self) -> None:
         """End what a dead copy left, and refuse a store that is not there any more."""
@@ -226,6 +235,10 @@ class Transactions:
                 raise translate(error, self._address) from error
             else:
                 return True
+
+
+class Unnoted(Exception):  # noqa: N818 - a signal to the transaction, not an error of anybody
+    """Another one that had waited as well has taken the documents in between, and with them the note of this one."""
 
 
 class Idle:
