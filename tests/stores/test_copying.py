@@ -465,6 +465,25 @@ def test_a_copy_whose_mark_was_lost_is_not_kept(mongodb, database):
     assert [row[0] for row in everything_of(mongodb, "organizations")] == ["default"]
 
 
+def test_a_copy_whose_mark_is_anothers_by_now_leaves_the_copy_of_that_one_alone(mongodb, database):
+    organizations = [tuple({"organization_id": "acme"}.get(name) for name in TABLES[1].names)]
+
+    def copy():
+        with mongodb.writing() as writing:
+            writing.clear()
+            # This process was stopped for so long that another one has begun a copy of its own.
+            database["locks"].update_many({}, {"$set": {"copying.by": "another"}})
+            writing.write(TABLES[1], organizations)
+
+    with pytest.raises(StoreUnavailable, match="open to others"):
+        copy()
+    assert "copying.organizations" in marks.names_beside(database)
+    assert database["copying.organizations"].find_one() is None
+    database["locks"].update_many({}, {"$unset": {"copying": ""}})
+    for name in marks.names_beside(database):
+        database.drop_collection(name)
+
+
 def test_a_copy_that_was_whole_when_its_process_died_is_put_in_place_by_the_next(mongodb, database, monkeypatch):
     def die(_):
         raise KeyboardInterrupt

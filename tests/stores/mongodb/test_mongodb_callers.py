@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -9,9 +11,12 @@ import pytest
 from rota.errors import DuplicateJob, IllegalMove, StoreBusy, TransactionMisuse
 from rota.model.definitions import Organization
 from rota.model.values import SECOND
-from rota.ports.store import DefinitionsChanged
+from rota.ports.store import DefinitionsChanged, Where
+from rota.stores.mongodb.schema import STRIPES
+from rota.stores.verbs.store import Hold
 from tests.stores.desk import ANNA, Desk
 from tests.stores.makers import MongoMaker
+from tests.support.pace import patient
 
 
 @pytest.fixture
@@ -75,6 +80,67 @@ def test_others_change_jobs_while_a_callers_transaction_is_open(desk):
         desk.store.enqueue([added], now=desk.now, transaction=session)
         desk.store.cancel(first, actor=ANNA, now=desk.now)
     assert desk.order() == [second, added.job_id]
+
+
+def test_any_number_of_transactions_of_ours_add_jobs_beside_each_other(desk):
+    inside = threading.Semaphore(0)
+
+    def buy(row):
+        with desk.store.transaction() as tx:
+            desk.store.enqueue([row], now=desk.now, transaction=tx)
+            inside.release()
+            time.sleep(0.2)
+
+    rows = [desk.row() for _ in range(STRIPES + 4)]
+    with ThreadPoolExecutor(len(rows)) as pool:
+        buyers = [pool.submit(buy, row) for row in rows]
+        for _ in range(STRIPES):
+            assert inside.acquire(timeout=patient(5))
+        for buyer in buyers:
+            buyer.result()
+    assert set(desk.order()) == {row.job_id for row in rows}
+
+
+def test_a_transaction_of_ours_that_needs_the_store_to_itself_waits_for_turns(desk):
+    parent, over = desk.add(delay=1), threading.Event()
+
+    def turn(db):
+        db.has("meta", {"_id": "late_results"})
+        time.sleep(0.01)
+
+    def work():
+        while not over.is_set():
+            desk.store._run(turn, Hold.WHEEL)
+
+    with ThreadPoolExecutor() as pool:
+        worker = pool.submit(work)
+        try:
+            for _ in range(10):
+                with desk.store.transaction() as tx:
+                    desk.store.enqueue([desk.row(depends_on=(parent,))], now=desk.now, transaction=tx)
+        finally:
+            over.set()
+        worker.result()
+    assert len(desk.store.find(Where(status=("PENDING",)), limit=20)) == 11
+
+
+def test_what_a_transaction_of_ours_has_read_is_not_read_anew_behind_its_back(desk):
+    with pytest.raises(StoreBusy, match="in each other's way"), desk.store.transaction() as tx:  # noqa: PT012 - the block is the subject
+        assert desk.store.job(desk.id(), transaction=tx) is None
+        with ThreadPoolExecutor() as pool:
+            pool.submit(desk.turn).result()
+        desk.store.enqueue([desk.row(job_hash="a" * 32, dedup_window=SECOND)], now=desk.now, transaction=tx)
+
+
+def test_what_a_caller_wrote_in_a_transaction_of_ours_is_never_left_out_of_it(desk):
+    client = desk.store._connections.client
+    with pytest.raises(StoreBusy, match="in each other's way"), desk.store.transaction() as tx:  # noqa: PT012 - the block is the subject
+        client["callers"]["orders"].insert_one({"_id": 1}, session=tx.session)
+        with ThreadPoolExecutor() as pool:
+            pool.submit(desk.turn).result()
+        desk.store.enqueue([desk.row(job_hash="a" * 32, dedup_window=SECOND)], now=desk.now, transaction=tx)
+    assert client["callers"]["orders"].find_one() is None
+    assert desk.order() == []
 
 
 def test_a_conflict_in_a_callers_session_is_repeated_by_the_driver(desk):

@@ -7,6 +7,7 @@ import pytest
 from rota.errors import IllegalMove, InvalidParams
 from rota.model.decide import Completed, Failed
 from rota.ports.executor import Receipt, Report
+from rota.stores.verbs import queue
 from tests.faults.documents import misplaced
 from tests.stores.desk import Desk
 from tests.stores.makers import MongoMaker
@@ -70,3 +71,11 @@ def test_a_key_may_have_any_characters_and_1024_of_them(desk):
         assert (second.job_id, second.existing) == (first.job_id, True)
     with pytest.raises(IllegalMove, match=r"between 1 and 1,024"):
         desk.put(desk.row(unique_key="k" * 1025))
+
+
+def test_any_number_of_the_longest_keys_are_asked_for(desk):
+    longest = "\N{GRINNING FACE}" * 1020
+    rows = [desk.row(unique_key=f"{longest}{number:04}") for number in range(4500)]
+    desk.put(rows[-1])
+    with desk.store._reading() as db:
+        assert list(queue.standing(db, rows)) == [4499]

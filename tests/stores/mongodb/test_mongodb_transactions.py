@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -122,6 +123,28 @@ def test_a_process_that_was_stopped_inside_a_transaction_begins_again_and_writes
     assert desk.late() == 1
 
 
+@pytest.mark.parametrize("hold", [Hold.DOOR, Hold.WHEEL, Hold.ALL])
+def test_nobody_holds_a_document_without_a_note_by_which_it_can_be_ended(store, monkeypatch, hold):
+    locks = store._connections.client[store.address.database]["locks"]
+    queue_up, queued = transaction.Transactions._queue_up, []
+
+    def passed_by(self, session, *args, **options):
+        queue_up(self, session, *args, **options)
+        queued.append(transaction.lsid(session).hex)
+        if len(queued) == 1:
+            # Another one that had waited as well was faster: it took the documents, and is over already.
+            locks.update_many({}, {"$unset": {"sessions": ""}})
+
+    monkeypatch.setattr(transaction.Transactions, "_queue_up", passed_by)
+    names = store._run(lambda db: noted_in(locks, queued[-1]), hold)
+    assert len(queued) == 2
+    assert names
+
+
+def noted_in(locks, session):
+    return [lock["_id"] for lock in locks.find({f"sessions.{session}": {"$exists": True}})]
+
+
 def test_a_transaction_that_is_at_work_is_waited_for(store):
     begun, ended = threading.Event(), []
 
@@ -161,6 +184,23 @@ def test_who_waits_longer_than_the_setting_is_told_so(maker, store):
         slow.result()
 
 
+def test_who_does_not_want_to_wait_need_not_where_nobody_is_in_the_way(maker, store):
+    hasty = MongoStore(store.address.secret, Settings(busy_timeout=0))
+    maker.hand.lend_client(hasty)
+    desk = Desk(hasty)
+    desk.add()
+    desk.done(*desk.claim(1))
+    with store._connections.client.start_session() as session, session.start_transaction():
+        hasty._connections.client[store.address.database]["locks"].update_many({}, {"$inc": {"turns": 1}}, session=session)
+        with pytest.raises(StoreBusy, match="busy_timeout"):
+            desk.turn()
+
+
+def test_who_does_not_want_to_wait_for_others_waits_for_the_members_of_the_set():
+    assert transaction.majority(0).document == {"w": "majority", "wtimeout": 5000}
+    assert transaction.majority(30).document == {"w": "majority", "wtimeout": 30_000}
+
+
 def test_enqueues_run_beside_each_other_and_beside_a_turn(store):
     desk = Desk(store)
     holds, over = threading.Event(), threading.Event()
@@ -179,6 +219,45 @@ def test_enqueues_run_beside_each_other_and_beside_a_turn(store):
         over.set()
         turn.result()
     assert len(desk.claim(5)) == 3
+
+
+def test_work_that_needs_every_door_has_its_turn_although_there_is_no_moment_without_enqueues(store):
+    begun, over = threading.Semaphore(0), threading.Event()
+
+    def enter(db):
+        db.has("meta", {"_id": "late_results"})
+        begun.release()
+        time.sleep(0.01)
+
+    def produce():
+        done = 0
+        while not over.is_set():
+            store._run(enter, Hold.DOOR)
+            done += 1
+        return done
+
+    with ThreadPoolExecutor(12) as pool:
+        producers = [pool.submit(produce) for _ in range(12)]
+        for _ in producers:
+            begun.acquire()
+        try:
+            before = time.monotonic()
+            for _ in range(3):
+                store._run(lambda db: db.has("meta", {"_id": "late_results"}), Hold.ALL)
+            took_s = time.monotonic() - before
+        finally:
+            over.set()
+    assert took_s < patient(FREE_S)
+    assert all(producer.result() for producer in producers)
+
+
+def test_an_enqueue_does_not_wait_for_a_closed_door_that_nobody_opens(maker, store):
+    maker.hand.database["locks"].update_many({}, {"$set": {"closed_until": datetime.now(UTC) + timedelta(days=1)}})
+    desk = Desk(store)
+    before = time.monotonic()
+    desk.meet()
+    desk.add()
+    assert time.monotonic() - before < patient(FREE_S)
 
 
 def test_a_turn_that_meets_another_before_it_has_offered_anything_is_begun_again(store):

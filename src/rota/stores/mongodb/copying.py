@@ -147,13 +147,15 @@ class MongoDepot:
         """Write beside the store, and take its place when the copy is whole."""
         with self._connected() as database, self._marked(database) as mark:
             try:
-                yield Writing(database, self.url)
+                yield Writing(database, self.url, mark)
             except BaseException:
                 with suppress(PyMongoError):
-                    _drop_beside(database)
+                    # Without the mark, what is there may be another's copy.
+                    if mark.is_there():
+                        _drop_beside(database)
                 raise
             if not _replaced(database, mark, WHOLE):
-                raise StoreUnavailable(f"{self.url} was open to others while it was written: nothing was changed, promote again")
+                raise _lost(self.url)
             put_in_place(database)
             wait_until_seen(database)
 
@@ -286,9 +288,10 @@ CONVERTED: dict[Kind, Callable[[Any], Any]] = {
 class Writing(Reading):
     """Implements `rota.ports.copying.Writing` on collections beside those of a store that is marked."""
 
-    def __init__(self, database: Database[Document], url: str) -> None:
-        """Write to this database. What is there is read until it is cleared."""
+    def __init__(self, database: Database[Document], url: str, mark: Mark) -> None:
+        """Write to this database as long as it has this mark. What is there is read until it is cleared."""
         super().__init__(Db(database, None))
+        self._mark = mark
         self._database = database
         self._staged = Staged(database.client, database.name, database.codec_options)
         self._url = url
@@ -308,6 +311,8 @@ class Writing(Reading):
 
     def write(self, table: Table, rows: Sequence[Row]) -> None:
         """Add rows as they are."""
+        if not self._mark.is_there():
+            raise _lost(self._url)
         if table == META:
             self._write_counters(rows)
         elif table == JOBS:
@@ -451,6 +456,10 @@ def _replaced(database: Database[Document], mark: Mark, change: Document) -> boo
 
     with database.client.start_session() as session:
         return session.with_transaction(work)
+
+
+def _lost(url: str) -> StoreUnavailable:
+    return StoreUnavailable(f"{url} was open to others while it was written: nothing was changed, promote again")
 
 
 def _drop_beside(database: Database[Document]) -> None:

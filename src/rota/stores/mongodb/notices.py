@@ -27,7 +27,8 @@ def _listen(where: Address, settings: Settings, bell: Bell) -> None:
     try:
         with connections.client[where.database]["bell"].watch([{"$project": {"_id": 1}}], max_await_time_ms=LOOK_MS) as stream:
             bell.hear()
-            while not bell.ended.is_set():
+            # A stream ends if its collection is dropped, as by a restore: then the answer to every question is nothing, and comes at once.
+            while not bell.ended.is_set() and stream.alive:
                 if stream.try_next() is not None:
                     bell.ring()
     finally:

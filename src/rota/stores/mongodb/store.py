@@ -112,8 +112,10 @@ class MongoStore(VerbStore):
         if self.transacting():
             raise TransactionMisuse("a transaction is open in this thread already: use it, or close it first")
         self._refuse_closed()
-        with inside(self.url), translated(self.address), self._connections.client.start_session(causal_consistency=False) as session:
-            guest = Guest.open(self, session, self._connections.client[self.address.database], wait_s=self._settings.busy_timeout)
+        client = self._connections.client
+        with inside(self.url), translated(self.address), client.start_session(causal_consistency=False) as session:
+            wait_s, wait = self._settings.busy_timeout, self._transactions().wait_for_others
+            guest = Guest.open(self, session, client[self.address.database], wait_s=wait_s, wait=wait)
             self._own.open = True
             try:
                 yield guest
@@ -273,7 +275,10 @@ class MongoStore(VerbStore):
         return value
 
     def _run(self, work: Callable[[Db], T], hold: Hold) -> T:
-        return Transactions(self._connections.client, self.address, self._settings, self._idle).run(work, hold)
+        return self._transactions().run(work, hold)
+
+    def _transactions(self) -> Transactions:
+        return Transactions(self._connections.client, self.address, self._settings, self._idle)
 
     def _ring(self) -> None:
         """Tell those who listen that there may be something to do. One that is lost costs a poll."""

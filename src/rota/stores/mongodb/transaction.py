@@ -10,6 +10,9 @@ kind of work writes documents of `locks` (see `HELD`), which serialises it with 
 Before its transaction, work writes its session into the same documents outside of any transaction. The server lets such a write wait
 until the transaction that holds the document is over. A process that dies inside a transaction would hold its documents for a minute:
 who waits asks the server what the sessions that are noted there do, and ends one whose transaction does nothing.
+
+With a few producers there is hardly a moment at which every door is free. So work that needs all of them, and has met somebody there,
+closes them for a moment: enqueues that come then wait, those under way end, and it has its turn.
 """
 
 from __future__ import annotations
@@ -37,6 +40,7 @@ from pymongo.write_concern import WriteConcern
 from rota.errors import StoreBusy, StoreUnusable
 from rota.model.settings import Settings
 from rota.stores.mongodb.address import Address
+from rota.stores.mongodb.connection import ANSWER_S
 from rota.stores.mongodb.db import Db, Undone
 from rota.stores.mongodb.documents import Document
 from rota.stores.mongodb.errors import (
@@ -50,7 +54,7 @@ from rota.stores.mongodb.errors import (
     unanswered,
 )
 from rota.stores.mongodb.marks import FREE, Shut, busy, refuse, settle
-from rota.stores.mongodb.schema import DOORS, GUESTS, STRIPES, WHEEL
+from rota.stores.mongodb.schema import DOORS, GUESTS, STRIPES, THERE, WHEEL
 from rota.stores.verbs.store import Hold
 
 T = TypeVar("T")
@@ -72,6 +76,14 @@ LOOK_S = 0.5
 """How long somebody waits before it looks at who holds what it waits for, and then again and again."""
 IDLE_S = 0.9
 """A transaction that asked the server for nothing for this long has lost its process, or that is stopped: statements follow each other."""
+CLOSED_S = 0.5
+"""For how long doors are closed for work that needs all of them, and how long an enqueue waits before a closed one at most."""
+KNOCK_S = (0.002, 0.02)
+"""Shortest and longest pause before an enqueue looks whether its door is open again."""
+OPENED: Document = {"$expr": {"$not": [{"$gt": ["$closed_until", "$$NOW"]}]}}
+"""The filter for doors that are not closed."""
+CLOSED: Document = {"closed_until": {"$add": ["$$NOW", round(CLOSED_S * 1000)]}}
+"""What closes doors."""
 
 FORGOTTEN_S = 120.0
 """Longer than a server keeps a transaction open."""
@@ -91,18 +103,18 @@ class Transactions:
         self._address = address
         self._database = client[address.database]
         self._wait_s = settings.busy_timeout
-        self._majority = WriteConcern("majority", wtimeout=max(1, round(settings.busy_timeout * 1000)))
+        self._majority = majority(settings.busy_timeout)
 
     def run(self, work: Callable[[Db], T], hold: Hold) -> T:
         """Do a piece of work and commit it: once more from the beginning where another was in its way, and never after a lost answer."""
         failed: dict[Any, Exception] = {}
         names, end = held_by(hold), time.monotonic() + self._wait_s
-        pause = PAUSE_S[0]
+        pause, has_failed = PAUSE_S[0], False
         with self._client.start_session(causal_consistency=False) as session:
             while True:
                 db = Db(self._database, session, failed=failed)
                 try:
-                    self._queue_up(session, names, end)
+                    self._queue_up(session, names, end, close=has_failed and len(names) > 1)
                     session.start_transaction(read_concern=SNAPSHOT, write_concern=self._majority)
                     self._take(session, names)
                     value = work(db)
@@ -116,6 +128,10 @@ class Transactions:
                     self._settle()
                     if time.monotonic() + PAUSE_S[1] > end:
                         raise busy(self._address.shown) from None
+                except Unnoted:
+                    _abort(session)
+                    if time.monotonic() + PAUSE_S[1] > end:
+                        raise self._held_for_too_long() from None
                 except (PyMongoError, BSONError, Refused) as error:
                     _abort(session)
                     # A worker has chosen for the moment in which its turn was made: its next turn chooses anew.
@@ -127,24 +143,37 @@ class Transactions:
                 else:
                     if self._commit(session, value, end, again=not db.is_chosen):
                         return value
+                has_failed = True
                 time.sleep(pause * random.random())  # noqa: S311 - so that two do not meet again
                 pause = min(2 * pause, PAUSE_S[1])
 
-    def _queue_up(self, session: ClientSession, names: tuple[str, ...], end: float) -> None:
-        """Wait until nobody holds these documents, with a note of this session for those who wait behind it."""
-        if not names:
-            return
-        note = {"$currentDate": {f"sessions.{lsid(session).hex}": True}}
+    def _queue_up(self, session: ClientSession, names: tuple[str, ...], end: float, *, close: bool) -> None:
+        """Wait until nobody holds these documents, with a note of this session for those who wait behind it; `close` doors if asked to."""
+        if names:
+            self._wait(session, names, end, {f"sessions.{lsid(session).hex}": "$$NOW"} | (CLOSED if close else {}))
+
+    def wait_for_others(self, session: ClientSession, names: tuple[str, ...], end: float) -> None:
+        """Wait the same way for a caller's transaction. It is not noted: it may do nothing for as long as its caller likes."""
+        self._wait(session, names, end, CLOSED)
+
+    def _wait(self, session: ClientSession, names: tuple[str, ...], end: float, note: Document) -> None:
+        opens = time.monotonic() + (CLOSED_S if names[0] in DOORS else 0)
+        pause = KNOCK_S[0]
         holders = Holders(self._client, self._database, names, session, self._idle)
+        # Who does not want to wait asks once all the same.
+        least_s = PAUSE_S[1]
         while True:
-            patience_s = min(LOOK_S, end - time.monotonic())
+            patience_s = min(LOOK_S, max(least_s, end - time.monotonic()))
+            least_s = 0.0
             if patience_s <= 0:
-                raise StoreBusy(f"others have held {self._address.shown} for too long (setting busy_timeout)")
+                raise self._held_for_too_long()
+            # A door that is closed by one after the other is waited for no longer than that.
+            knocks = OPENED if time.monotonic() < opens else {}
             try:
                 done = self._database.command(
                     "update",
                     "locks",
-                    updates=[{"q": {"_id": {"$in": list(names)}, "copying": None}, "u": note, "multi": True}],
+                    updates=[{"q": {"_id": {"$in": list(names)}, "copying": None} | knocks, "u": [{"$set": note}], "multi": True}],
                     writeConcern={"w": 1},
                     maxTimeMS=max(1, round(patience_s * 1000)),
                     session=session,
@@ -156,20 +185,29 @@ class Transactions:
                 if error.code not in INTERRUPTED:
                     raise
             else:
-                if done["n"] != len(names):
+                if done["n"] == len(names):
+                    return
+                if not knocks:
                     raise Shut
-                return
+                time.sleep(pause * random.random())  # noqa: S311 - so that not all come in at once
+                pause = min(2 * pause, KNOCK_S[1])
 
     def _take(self, session: ClientSession, names: tuple[str, ...]) -> None:
         """Write the documents inside the transaction; refuse a store that was moved, or is being copied."""
         locks = self._database["locks"]
         if names:
-            free = {"_id": {"$in": list(names)}, **FREE}
-            if locks.update_many(free, {"$inc": {"turns": 1}, "$unset": {"sessions": ""}}, session=session).matched_count == len(names):
+            free = {"_id": {"$in": list(names)}, **FREE, f"sessions.{lsid(session).hex}": THERE}
+            taken = {"$inc": {"turns": 1}, "$unset": {"sessions": "", "closed_until": ""}}
+            if locks.update_many(free, taken, session=session).matched_count == len(names):
                 return
-        wheel = locks.find_one({"_id": WHEEL}, {"moved": 1, "copying": 1}, session=session) or {}
-        if names or len(wheel) > 1:
-            refuse(wheel)
+        wheel = locks.find_one({"_id": WHEEL}, {"moved": 1, "copying": 1}, session=session)
+        if wheel is None or len(wheel) > 1:
+            refuse(wheel or {})
+        if names:
+            raise Unnoted
+
+    def _held_for_too_long(self) -> StoreBusy:
+        return StoreBusy(f"others have held {self._address.shown} for too long (setting busy_timeout)")
 
     def _settle(self) -> None:
         """End what a dead copy left, and refuse a store that is not there any more."""
@@ -197,6 +235,10 @@ class Transactions:
                 raise translate(error, self._address) from error
             else:
                 return True
+
+
+class Unnoted(Exception):  # noqa: N818 - a signal to the transaction, not an error of anybody
+    """Another one that had waited as well has taken the documents in between, and with them the note of this one."""
 
 
 class Idle:
@@ -258,6 +300,11 @@ class Holders:
 def held_by(hold: Hold) -> tuple[str, ...]:
     """Return the documents that a kind of work writes; those of enqueues take turns."""
     return (DOORS[next(_stripes) % STRIPES],) if hold is Hold.DOOR else HELD[hold]
+
+
+def majority(wait_s: float) -> WriteConcern:
+    """Return how a commit is acknowledged. The other members answer when they can: to wait for that is not to wait for anybody's work."""
+    return WriteConcern("majority", wtimeout=round(max(ANSWER_S, wait_s) * 1000))
 
 
 def guest_lock() -> str:

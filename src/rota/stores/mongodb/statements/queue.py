@@ -11,11 +11,13 @@ from rota.stores.mongodb.documents import Document, Row, ident, rows
 from rota.stores.mongodb.documents import ids as unpacked
 from rota.stores.mongodb.schema import PENDING, QUEUED, THERE
 from rota.stores.mongodb.statements.jobs import whole
-from rota.stores.mongodb.statements.joining import among
+from rota.stores.mongodb.statements.joining import among, in_chunks
 from rota.stores.mongodb.statements.moves import rewrite
 from rota.stores.mongodb.statements.questions import Question, answers
 
 DUE = {**PENDING, "blockers": 0}
+KEYS_AT_ONCE = 1000
+"""Unique keys that are asked for at a time: each may have 4 KB, and a question 16 MB."""
 
 # ---- entering --------------------------------------------------------------------------------------------------------
 
@@ -124,7 +126,8 @@ def _holders(db: Db, keys: Sequence[tuple[str, str, str | None]]) -> dict[tuple[
     return {
         (organization_id, job_type, job["unique_key"]): job
         for (organization_id, job_type), own in by_type.items()
-        for job in among(db, "job_live", "unique_key", own, None, organization_id=organization_id, job_type=job_type)
+        for some in in_chunks(own, KEYS_AT_ONCE)
+        for job in among(db, "job_live", "unique_key", some, None, organization_id=organization_id, job_type=job_type)
     }
 
 
