@@ -56,7 +56,7 @@ def work(db):
 store._write(work)
 print("tries", len(tries), flush=True)
 """
-ORPHANS = size(1, prove=10)
+ORPHANS = size(1, prove=20)
 LOST = size(7, prove=100)
 FREE_S = 2.0
 
