@@ -19,6 +19,7 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 from bson import Decimal128, ObjectId
+from bson.binary import UuidRepresentation
 from bson.errors import InvalidDocument
 from bson.json_util import RELAXED_JSON_OPTIONS, loads
 from pymongo import ReturnDocument
@@ -26,7 +27,7 @@ from pymongo.errors import DocumentTooLarge, DuplicateKeyError
 
 from rota.compat.monque_collection import CLAIM_FIELDS, COLLECTION, LIVE, OWN_FIELDS, Documents, Fields, as_jobs, create_indexes
 from rota.errors import InvalidName, InvalidOption, InvalidParams, NotFound, PayloadTooLarge, Refused, StoreBusy
-from rota.faces.monque import META, DocumentStatus
+from rota.faces.monque import META, WRAPPED, DocumentStatus
 from rota.model.cron import next_due, read_cron
 from rota.model.values import moment_of
 from rota.model.zones import zone_of
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 __all__ = ["COLLECTION", "Monque", "data_of"]
 
 NAME_MAX, KEY_MAX = 255, 1024
-TYPED = RELAXED_JSON_OPTIONS.with_options(tz_aware=True, tzinfo=UTC)
+TYPED = RELAXED_JSON_OPTIONS.with_options(tz_aware=True, tzinfo=UTC, uuid_representation=UuidRepresentation.STANDARD)
 TRIES = 10
 """How often an enqueue looks again for the document that holds its key, which may end at any moment."""
 
@@ -179,8 +180,11 @@ def data_of(ctx: Context, params: Mapping[str, Any]) -> Any:
     `params` have these as text; they are returned if there are none of these types, and for a job that did not come from Monque.
     """
     kept = ctx.meta.get(META)
-    typed = kept.get("data") if isinstance(kept, Mapping) else None
-    return dict(params) if typed is None else loads(msgspec.json.encode(typed), json_options=TYPED)
+    if not isinstance(kept, Mapping):
+        return dict(params)
+    if "data" in kept:
+        return loads(msgspec.json.encode(kept["data"]), json_options=TYPED)
+    return params.get(WRAPPED) if kept.get("wrapped") else dict(params)
 
 
 def _new(name: str, data: Any, now: datetime, *, unique_key: str | None, next_run_at: datetime, priority: int | None) -> Fields:

@@ -17,6 +17,7 @@ from itertools import count
 from typing import Any
 
 import msgspec
+from bson.binary import UuidRepresentation
 from bson.json_util import RELAXED_JSON_OPTIONS, dumps
 from pymongo.errors import PyMongoError
 
@@ -52,6 +53,7 @@ UNRECORDED_MAX = 1000
 """Nothing more is claimed while more executions than this are not recorded, because the store is away."""
 TICK_S = 0.25
 """How often timeouts are looked at while something runs."""
+JSON = RELAXED_JSON_OPTIONS.with_options(uuid_representation=UuidRepresentation.STANDARD)
 
 
 class Running(msgspec.Struct):
@@ -256,7 +258,7 @@ class Bridge:
 
     def _begin(self, document: Fields) -> None:
         try:
-            read = read_document(msgspec.json.decode(dumps(document, json_options=RELAXED_JSON_OPTIONS)))
+            read = read_document(msgspec.json.decode(dumps(document, json_options=JSON)))
             row = self._row_of(read, document["_id"])
         except (StoreBusy, StoreUnavailable):
             # It stays claimed, and is taken up by the next claim.
@@ -267,18 +269,23 @@ class Bridge:
         except RotaError as error:
             self._refuse(document, error, permanent=False)
             return
+        except Exception as error:
+            # Whatever is in one document, the others must not wait behind it.
+            log.exception("document %s can't be read", document["_id"])
+            self._refuse(document, error, permanent=True)
+            return
         job = self._job_of(document, row, read)
         self._running[job.number] = Running(document, row, job)
         self._pool.submit(job.executor, [job])
 
-    def _refuse(self, document: Fields, error: RotaError, *, permanent: bool) -> None:
+    def _refuse(self, document: Fields, error: Exception, *, permanent: bool) -> None:
         """Fail a document that can't become a job. There is nothing to record: no handler was entered."""
         log.warning("document %s of %s can't be run: %s", document["_id"], document["name"], error)
         self._claims.end([(document, self._claims.failed(document, str(error), permanent=permanent))])
 
     def _row_of(self, read: Document, document_id: Any) -> NewRow:
         """Return a document as a row of the store: checked against the handler's parameters, under an id of its own."""
-        new = NewJob(name=read.name, params=read.params, priority=read.rank, tags=[f"monque:{document_id}"[:TAG_MAX]])
+        new = NewJob(name=read.name, params=read.params, priority=read.rank, tags=[_tag(document_id)])
         row = self._session.submitter.one(new, self._store, self._who)
         row.meta = read.meta
         # Monque has accepted it already: it is not refused here as a duplicate or by a submit limit.
@@ -429,3 +436,9 @@ class Bridge:
         """Return the time as documents have it, in milliseconds."""
         at: Instant = self._clock.now()
         return moment_of(at - at % 1000)
+
+
+def _tag(document_id: Any) -> str:
+    """Return the tag of a document's executions: an id may be a text with characters that a tag can't have."""
+    text = f"monque:{document_id}"
+    return (text if text.isprintable() else f"monque:{document_id!a}")[:TAG_MAX]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -23,6 +24,8 @@ WINDOW = 200
 """Due documents among which the priority decides; beyond that the one that is due longest comes first, as in the library."""
 JITTER = 0.25
 ENDED = dict.fromkeys((*CLAIM_FIELDS, *OWN_FIELDS), "")
+FAIL_COUNT_MAX = 2**31 - 1
+LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 REASON_MAX = 8192
 """Characters of `failReason`."""
 
@@ -120,18 +123,27 @@ class Claims:
         if want <= 0 or not names:
             return []
         fields = ("name", "nextRunAt", "priority", "repeatInterval", "timezone")
-        wanted = {**due, "name": {"$in": names}, "_id": {"$nin": list(self.unreadable)}}
-        found = self._documents.find(wanted, fields).sort("nextRunAt", 1).limit(max(WINDOW, want))
+        # Ids of these types can't be told apart here; the library uses ObjectIds.
+        ids = {"$nin": list(self.unreadable), "$not": {"$type": ["object", "decimal"]}}
+        found = self._documents.find({**due, "name": {"$in": names}, "_id": ids}, fields).sort("nextRunAt", 1).limit(max(WINDOW, want))
         left = dict(rooms)
         chosen: list[Any] = []
         for document in sorted(found, key=_urgency):
-            if len(chosen) < want and left[document["name"]] > 0 and self._is_readable(document):
+            if len(chosen) < want and self._is_readable(document, left) and left[document["name"]] > 0:
                 left[document["name"]] -= 1
                 chosen.append(document["_id"])
         return chosen
 
-    def _is_readable(self, document: Fields) -> bool:
-        """Say whether the next due time of a document can be found. One that can't must not lose its recurrence here."""
+    def _is_readable(self, document: Fields, names: Collection[str]) -> bool:
+        """Say whether a document can be run here: it has one of these names, and its next due time can be found, if it recurs.
+
+        One whose next due time can't be found must not lose its recurrence here.
+        """
+        name = document["name"]
+        if not isinstance(name, str) or name not in names:
+            # An array that contains a name, or a name of other case in a collection whose collation ignores case.
+            self.unreadable[document["_id"]] = f"its name is {name!r:.80}, which is not exactly that of a handler"
+            return False
         if document.get("repeatInterval") is None:
             return True
         try:
@@ -154,8 +166,8 @@ class Claims:
 
     def sweep(self) -> int:
         """Give documents back whose claim was not renewed for the lock timeout, and whose lease has run out if they have one."""
-        # Somebody may have corrected them in the meantime.
-        self.unreadable.clear()
+        # Somebody may have corrected them in the meantime. Another thread may be reading the old ones.
+        self.unreadable = {}
         now = self._now()
         stale = {
             "status": str(DocumentStatus.PROCESSING),
@@ -211,11 +223,13 @@ class Claims:
 
 
 def fail_count_of(document: Fields) -> int:
-    """Return how often a document has failed."""
+    """Return how often a document has failed; 0 if what it says is not a count."""
     count = document.get("failCount")
-    return int(count) if isinstance(count, int | float) else 0
+    return int(count) if isinstance(count, int | float) and 0 <= count <= FAIL_COUNT_MAX else 0
 
 
 def _urgency(document: Fields) -> tuple[float, datetime]:
-    priority = document.get("priority")
-    return -priority if isinstance(priority, int | float) else 0.0, document["nextRunAt"]
+    priority, due_at = document.get("priority"), document.get("nextRunAt")
+    rank = -priority if isinstance(priority, int | float) and math.isfinite(priority) else 0.0
+    # One whose due time can't be read is claimed as well, to be refused with its reason.
+    return rank, due_at if isinstance(due_at, datetime) else LONG_AGO

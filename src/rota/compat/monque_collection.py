@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import unquote_plus
 
 import msgspec
-from bson.codec_options import CodecOptions
-from pymongo import MongoClient, WriteConcern
+from bson.codec_options import CodecOptions, DatetimeConversion
+from pymongo import MongoClient, ReadPreference, WriteConcern
 from pymongo.collection import Collection
-from pymongo.errors import ConfigurationError, InvalidURI, OperationFailure, PyMongoError
+from pymongo.errors import ConfigurationError, InvalidName, InvalidURI, OperationFailure, PyMongoError
 from pymongo.uri_parser import parse_uri
 
 from rota.errors import InvalidOption, StoreUnavailable
@@ -66,24 +66,36 @@ def open_collection(url: str, *, patience_s: float = 30.0) -> Documents:
     Close it with `collection.database.client.close()`.
     """
     address, _, query = url.partition("?")
-    options = parse_qsl(query, keep_blank_values=True)
-    name = next((value for option, value in options if option == "collection"), COLLECTION)
-    rest = urlencode([pair for pair in options if pair[0] != "collection"])
+    # The other options stay as they are: the driver itself reads some of them without decoding.
+    options = query.split("&") if query else []
+    name = next((unquote_plus(each.partition("=")[2]) for each in options if _is_collection(each)), COLLECTION)
+    rest = "&".join(each for each in options if not _is_collection(each))
     url = f"{address}?{rest}" if rest else address
     try:
         database = parse_uri(url, warn=False)["database"]
         if database is None:
             raise ConfigurationError("it names no database")
         client: MongoClient[Fields] = MongoClient(url, appname="rota bridge", serverSelectionTimeoutMS=round(patience_s * 1000))
-    except (ConfigurationError, InvalidURI, ValueError) as error:
+        return as_jobs(client[database][name])
+    except (ConfigurationError, InvalidURI, InvalidName, ValueError) as error:
         raise InvalidOption(f"the URL of Monque's collection: {error}; use mongodb://host/database?collection={COLLECTION}") from error
-    return as_jobs(client[database][name])
+
+
+def _is_collection(option: str) -> bool:
+    return option.partition("=")[0] == "collection"
 
 
 def as_jobs(collection: Documents) -> Documents:
-    """Return a collection as everything here uses it: writes are acknowledged by a majority, times have their zone."""
-    options: CodecOptions[Fields] = CodecOptions(tz_aware=True, uuid_representation=4)
-    return collection.with_options(codec_options=options, write_concern=WriteConcern("majority"))
+    """Return a collection as everything here uses it.
+
+    Writes are acknowledged by a majority, and reads ask the primary: a secondary may still show a document as claimed that has ended. Times
+    have their zone. A time beyond the year 9999, or a text that is not UTF-8, is read all the same: one such document must not keep the
+    others from being read.
+    """
+    options: CodecOptions[Fields] = CodecOptions(
+        tz_aware=True, uuid_representation=4, datetime_conversion=DatetimeConversion.DATETIME_AUTO, unicode_decode_error_handler="replace"
+    )
+    return collection.with_options(codec_options=options, write_concern=WriteConcern("majority"), read_preference=ReadPreference.PRIMARY)
 
 
 def check_server(collection: Documents) -> None:
