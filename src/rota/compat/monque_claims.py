@@ -12,6 +12,7 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 from pymongo import UpdateOne
+from pymongo.errors import BulkWriteError, WriteError
 
 from rota.compat.monque_collection import CLAIM_FIELDS, OWN_FIELDS, Documents, Fields
 from rota.errors import InvalidSchedule
@@ -91,7 +92,9 @@ class Claims:
         self._now = now
         self._rng = rng
         self.unreadable: dict[Any, str] = {}
-        """Documents that can't be due here, with the reason: they are left to the library."""
+        """Documents that can't be claimed here, with the reason: they are left to the library."""
+        self.unwritable: dict[Any, str] = {}
+        """Documents that are claimed here and whose end MongoDB refuses to write, with the reason. They stay claimed."""
 
     def _mine(self, **more: Any) -> Fields:
         return {"claimedBy": self.owner, "status": str(DocumentStatus.PROCESSING), **more}
@@ -114,9 +117,20 @@ class Claims:
                 "heartbeatInterval": round(self.rules.heartbeat_s * 1000),
                 "updatedAt": now,
             }
-            self._documents.update_many({**due, "_id": {"$in": chosen}}, {"$set": claim, "$unset": {"leaseExpiresAt": ""}})
-        mine = list(self._documents.find(self._mine(_id={"$nin": list(held)})))
+            self._take(due, chosen, {"$set": claim, "$unset": {"leaseExpiresAt": ""}})
+        mine = list(self._documents.find(self._mine(_id={"$nin": [*held, *self.unwritable]})))
         return sorted(mine, key=_urgency)
+
+    def _take(self, due: Fields, chosen: list[Any], claim: Fields) -> None:
+        """Claim documents in one update; one by one if MongoDB refuses to change one of them, so that this one is left out."""
+        try:
+            self._documents.update_many({**due, "_id": {"$in": chosen}}, claim)
+        except WriteError:
+            for document_id in chosen:
+                try:
+                    self._documents.update_one({**due, "_id": document_id}, claim)
+                except WriteError as error:
+                    self.unreadable[document_id] = f"MongoDB refuses its claim: {error.details and error.details.get('errmsg')}"
 
     def _choose(self, rooms: Mapping[str, int], want: int, due: Fields) -> list[Any]:
         names = [name for name, room in rooms.items() if room > 0]
@@ -150,7 +164,7 @@ class Claims:
             read_cron(document["repeatInterval"])
             zone_of(document.get("timezone") or self.rules.timezone)
         except (InvalidSchedule, AttributeError, TypeError) as error:
-            self.unreadable[document["_id"]] = str(error)
+            self.unreadable[document["_id"]] = f"it recurs by a rule that Rota can't read: {error}"
             return False
         return True
 
@@ -184,13 +198,27 @@ class Claims:
         return kept.matched_count == 1
 
     def end(self, ends: Sequence[tuple[Fields, End]]) -> set[Any]:
-        """End claims, all in one request; return the ids of those that were not ours any more, which were left as they are."""
+        """End claims, all in one request; return the ids of those that were not ours any more, which were left as they are.
+
+        `unwritable` has those that were not written because of what is in them: they may be tried again.
+        """
         updates = [
             UpdateOne(self._mine(_id=document["_id"], claimId=document.get("claimId")), end.update(fail_count_of(document)))
             for document, end in ends
         ]
-        ended = self._documents.bulk_write(updates, ordered=False)
-        return set() if ended.modified_count == len(updates) else self._refused(ends)
+        try:
+            modified, refusals = self._documents.bulk_write(updates, ordered=False).modified_count, []
+        except BulkWriteError as error:
+            if not error.details["writeErrors"]:
+                raise
+            modified, refusals = error.details["nModified"], error.details["writeErrors"]
+        for document, _ in ends:
+            self.unwritable.pop(document["_id"], None)
+        for each in refusals:
+            self.unwritable[ends[each["index"]][0]["_id"]] = str(each["errmsg"])
+        if modified == len(updates):
+            return set()
+        return self._refused([(document, end) for document, end in ends if document["_id"] not in self.unwritable])
 
     def _refused(self, ends: Sequence[tuple[Fields, End]]) -> set[Any]:
         """Return which of some ends were refused. One that was written, now or by a try whose answer was lost, has left its moment."""

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, TypeAlias
 from urllib.parse import unquote_plus
 
 import msgspec
 from bson.codec_options import CodecOptions, DatetimeConversion
-from pymongo import MongoClient, ReadPreference, WriteConcern
+from pymongo import MongoClient, ReadPreference, WriteConcern, timeout
 from pymongo.collection import Collection
 from pymongo.errors import ConfigurationError, InvalidName, InvalidURI, OperationFailure, PyMongoError
 from pymongo.uri_parser import parse_uri
 
-from rota.errors import InvalidOption, StoreUnavailable
+from rota.errors import InvalidOption, StoreUnavailable, StoreUnusable
 from rota.model.findings import Finding, advice, ok, problem
 
 Fields: TypeAlias = dict[str, Any]
@@ -63,6 +64,7 @@ UNIQUE = INDEXES[1]
 def open_collection(url: str, *, patience_s: float = 30.0) -> Documents:
     """Open the collection that a URL names: mongodb://host/database, `?collection=` for another than monque_jobs.
 
+    Nothing that is asked of it is waited for longer than `patience_s`: a server that accepts and never answers must not hold a worker up.
     Close it with `collection.database.client.close()`.
     """
     address, _, query = url.partition("?")
@@ -75,10 +77,18 @@ def open_collection(url: str, *, patience_s: float = 30.0) -> Documents:
         database = parse_uri(url, warn=False)["database"]
         if database is None:
             raise ConfigurationError("it names no database")
-        client: MongoClient[Fields] = MongoClient(url, appname="rota bridge", serverSelectionTimeoutMS=round(patience_s * 1000))
+        client: MongoClient[Fields] = MongoClient(url, appname="rota bridge", timeoutMS=max(1, round(patience_s * 1000)))
+    except (ConfigurationError, InvalidURI, ValueError) as error:
+        raise _bad_url(error) from error
+    try:
         return as_jobs(client[database][name])
-    except (ConfigurationError, InvalidURI, InvalidName, ValueError) as error:
-        raise InvalidOption(f"the URL of Monque's collection: {error}; use mongodb://host/database?collection={COLLECTION}") from error
+    except InvalidName as error:
+        client.close()
+        raise _bad_url(error) from error
+
+
+def _bad_url(error: Exception) -> InvalidOption:
+    return InvalidOption(f"the URL of Monque's collection: {error}; use mongodb://host/database?collection={COLLECTION}")
 
 
 def _is_collection(option: str) -> bool:
@@ -98,12 +108,21 @@ def as_jobs(collection: Documents) -> Documents:
     return collection.with_options(codec_options=options, write_concern=WriteConcern("majority"), read_preference=ReadPreference.PRIMARY)
 
 
-def check_server(collection: Documents) -> None:
-    """Refuse a server that can't be reached, or is too old for the library's indexes."""
+@contextmanager
+def translated(collection: Documents) -> Iterator[None]:
+    """Raise what MongoDB says in the block as errors of Rota: it is not there, or it refuses."""
     try:
-        version = tuple(collection.database.client.server_info()["versionArray"][:2])
+        yield
+    except OperationFailure as error:
+        raise StoreUnusable(f"MongoDB refuses the use of {collection.full_name}: {_reason(error)}") from error
     except PyMongoError as error:
         raise StoreUnavailable(f"the MongoDB server of Monque's collection is not available: {error}") from error
+
+
+def check_server(collection: Documents) -> None:
+    """Refuse a server that can't be reached, or is too old for the library's indexes."""
+    with translated(collection):
+        version = tuple(collection.database.client.server_info()["versionArray"][:2])
     if version < SERVER_LEAST:
         least = ".".join(map(str, SERVER_LEAST))
         raise InvalidOption(f"Monque's collection needs MongoDB {least} or later; this server has {'.'.join(map(str, version))}")
@@ -113,17 +132,29 @@ def create_indexes(collection: Documents) -> None:
     """Create the indexes of the library that are missing, under its names."""
     for index in INDEXES:
         try:
-            collection.create_index(list(index.keys), name=index.name, **index.options)
+            # Building one takes as long as it takes.
+            with timeout(None):
+                collection.create_index(list(index.keys), name=index.name, **index.options)
         except OperationFailure as error:
             raise InvalidOption(
-                f"index {index.name} of {collection.name} can't be created: {(error.details and error.details.get('errmsg')) or error}. "
-                "Monque itself could not create it either. Drop the index that is in its way, or use --no-indexes"
+                f"index {index.name} of {collection.name} can't be created: {_reason(error)}. "
+                f"Monque itself could not create it either. {_IN_ITS_WAY.get(error.code or 0, 'Use')} --no-indexes"
             ) from error
+
+
+_ANOTHER = "Drop the index that is in its way, or use"
+_IN_ITS_WAY = {85: _ANOTHER, 86: _ANOTHER, 11000: "End one of the documents that have the same name and uniqueKey, or use"}
+"""What to do about codes of MongoDB: an index of other options, of another name, and a key that is there twice."""
+
+
+def _reason(error: OperationFailure) -> str:
+    return str((error.details and error.details.get("errmsg")) or error)
 
 
 def index_findings(collection: Documents) -> list[Finding]:
     """Compare the indexes of a collection with those of the library."""
-    there = {str(each["name"]): each for each in collection.list_indexes()}
+    with translated(collection):
+        there = {str(each["name"]): each for each in collection.list_indexes()}
     by_keys = {_keys_of(each): name for name, each in there.items()}
     found = [_finding(index, there, by_keys) for index in INDEXES]
     bad = [each for each in found if each is not None]
