@@ -6,13 +6,16 @@ import asyncio
 import os
 import signal
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from pymongo.errors import PyMongoError
 from typer.testing import CliRunner
 
 from rota import Rota
@@ -23,9 +26,11 @@ from rota.errors import InvalidOption, StoreUnavailable, StoreUnusable
 from rota.surfaces.cli.app import app as command
 from tests.faces.monque_support import Shared
 from tests.support.mongodb import GuardedSet, ReplicaSet, make_set
+from tests.support.proof import size
 from tests.support.waiting import eventually
 
 QUICK = {"monque_poll": 0.02, "monque_heartbeat": 0.1, "monque_retry_base": 0.01, "busy_timeout": 2.0}
+KILLS, JOBS = size(1, prove=20), 120
 
 
 @pytest.fixture(scope="module")
@@ -214,3 +219,46 @@ def test_a_user_who_may_only_read_is_refused_with_the_reason(app):
             Bridge(app, own.url("shop", "stranger")).start()
     finally:
         own.throw_away()
+
+
+# ---- a primary is killed ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.prove
+def test_no_document_is_run_twice_or_left_when_the_primary_is_killed(app):
+    ran: Counter[int] = Counter()
+
+    @app.job(name="counted")
+    async def counted(i: int) -> None:
+        ran[i] += 1
+        await asyncio.sleep(0.01)
+
+    own = make_set(members=3)
+    try:
+        jobs = as_jobs(open_collection(own.url("shop")))
+        create_indexes(jobs)
+        monque = Monque(jobs)
+        for number in range(KILLS):
+            for i in range(JOBS):
+                monque.enqueue("counted", {"i": number * JOBS + i}, run_at=timedelta(seconds=0.5))
+            with bridged(app, own.url("shop")), bridged(app, own.url("shop")):
+                eventually(lambda number=number: len(ran) > number * JOBS + JOBS // 4, within=30)
+                member = own.primary()
+                own.kill(member)
+                eventually(lambda: over(jobs), within=40)
+                own.start_member(member)
+            eventually(own.is_whole, within=60)
+        assert sorted(ran) == list(range(KILLS * JOBS))
+        assert ran.most_common(1)[0][1] == 1
+        assert jobs.count_documents({"status": "completed"}) == KILLS * JOBS
+        jobs.database.client.close()
+    finally:
+        own.throw_away()
+
+
+def over(jobs) -> bool:
+    """Say whether nothing is pending or claimed; no, while no primary answers."""
+    try:
+        return not jobs.count_documents({"status": {"$in": ["pending", "processing"]}})
+    except PyMongoError:
+        return False
