@@ -6,9 +6,12 @@ from datetime import UTC, datetime, timedelta
 from random import Random
 
 import pytest
+from pymongo import MongoClient
+from pymongo.monitoring import CommandListener
 
 from rota.compat.monque import Monque
 from rota.compat.monque_claims import Claims, Rules
+from rota.compat.monque_collection import as_jobs
 from tests.faces.monque_support import Shared
 
 RULES = Rules(max_retries=3, base_s=1.0, max_s=10.0, heartbeat_s=30.0, lock_timeout_s=60.0, timezone="UTC")
@@ -121,6 +124,30 @@ def test_a_claim_whose_answer_was_lost_is_taken_up_by_the_next(claims, monque):
     (found,) = claims.claim({"a": 0}, 0, ())
     assert found["_id"] == lost["_id"]
     assert claims.claim({"a": 0}, 0, [lost["_id"]]) == []
+
+
+def test_what_is_claimed_is_read_from_the_primary_as_a_majority_has_it(server, monque, time):
+    asked = []
+
+    class Listener(CommandListener):
+        def started(self, event):
+            asked.append(event.command)
+
+        def succeeded(self, event): ...
+
+        def failed(self, event): ...
+
+    monque.now("a")
+    address = server.url.partition("&collection=")[0]
+    with MongoClient(f"{address}&readPreference=secondaryPreferred", event_listeners=[Listener()]) as client:
+        documents = as_jobs(client[server.jobs.database.name][server.name])
+        assert len(claims_of(documents, time, "ours").claim(ROOMS, 1, ())) == 1
+    update, find = (
+        each for each in asked if each.get("update") or (each.get("find") and "claimedBy" in each["filter"] and each["filter"]["claimedBy"])
+    )
+    assert update["writeConcern"] == {"w": "majority"}
+    assert find["readConcern"]["level"] == "majority"
+    assert "$readPreference" not in find
 
 
 def test_a_success_completes_it_and_leaves_no_claim(claims, monque, jobs):

@@ -308,6 +308,22 @@ def test_a_bridge_that_is_killed_is_recovered_by_another_and_indexes_are_created
     eventually(lambda: shared.ran_by().get("rota") == 2, within=20)
 
 
+def test_a_second_signal_interrupts_the_handlers_and_their_documents_are_pending_again(shared, bridges):
+    bridges.settings = SETTINGS | {"ROTA_SHUTDOWN_GRACE": "3600"}
+    made = Monque(shared.jobs).now("hangs")
+    bridge = bridges.start()
+    eventually(lambda: shared.ran_by().get("rota") == 1)
+    bridge.send_signal(signal.SIGTERM)
+    assert bridge.stdout is not None
+    while "may finish" not in (line := bridge.stdout.readline()):
+        assert line
+    assert shared.jobs.find_one({"_id": made["_id"]})["status"] == "processing"
+    bridge.send_signal(signal.SIGTERM)
+    assert bridge.wait(patient(20)) == 0
+    after = shared.jobs.find_one({"_id": made["_id"]})
+    assert (after["status"], after["failCount"], "claimedBy" in after) == ("pending", 0, False)
+
+
 def test_check_compares_the_indexes_and_exits_with_one_on_a_problem(shared):
     checked = CliRunner().invoke(app, ["bridge", "monque", shared.url, "--check"])
     assert (checked.exit_code, "name_1_uniqueKey_1 is missing" in checked.output) == (1, True)

@@ -13,6 +13,7 @@ from zoneinfo import ZoneInfo
 import msgspec
 from pymongo import UpdateOne
 from pymongo.errors import BulkWriteError, WriteError
+from pymongo.read_concern import ReadConcern
 
 from rota.compat.monque_collection import CLAIM_FIELDS, OWN_FIELDS, Documents, Fields
 from rota.errors import InvalidSchedule
@@ -87,6 +88,8 @@ class Claims:
     def __init__(self, documents: Documents, rules: Rules, *, owner: str, now: Callable[[], datetime], rng: Random) -> None:
         """Take the collection, and under which name documents are claimed in it."""
         self._documents = documents
+        # A claim that is lost with its primary would be run here, and by whoever claims it next.
+        self._settled = documents.with_options(read_concern=ReadConcern("majority"))
         self.rules = rules
         self.owner = owner
         self._now = now
@@ -118,7 +121,7 @@ class Claims:
                 "updatedAt": now,
             }
             self._take(due, chosen, {"$set": claim, "$unset": {"leaseExpiresAt": ""}})
-        mine = list(self._documents.find(self._mine(_id={"$nin": [*held, *self.unwritable]})))
+        mine = list(self._settled.find(self._mine(_id={"$nin": [*held, *self.unwritable]})))
         return sorted(mine, key=_urgency)
 
     def _take(self, due: Fields, chosen: list[Any], claim: Fields) -> None:
