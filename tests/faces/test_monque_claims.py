@@ -91,6 +91,8 @@ def test_a_claim_writes_what_the_library_writes(claims, monque, jobs, time):
 def test_only_what_is_due_pending_unclaimed_and_of_a_name_with_room_is_claimed(claims, monque, jobs):
     monque.enqueue("a", run_at=timedelta(hours=1))
     monque.cancel(monque.now("a"))
+    for over in ("completed", "failed", "unknown"):
+        jobs.update_one({"_id": monque.now("a")["_id"]}, {"$set": {"status": over}})
     monque.now("stranger")
     jobs.update_one({"_id": monque.now("a")["_id"]}, {"$set": {"claimedBy": "somebody"}})
     for _ in range(3):
@@ -283,6 +285,19 @@ def test_a_claim_that_nobody_renewed_is_given_back_after_the_lock_timeout(jobs, 
     assert (after["status"], after["failCount"]) == ("pending", 0)
     assert not after.keys() & {"lockedAt", "claimedBy", "lastHeartbeat"}
     assert one(ours)["_id"] == made["_id"]
+
+
+def test_what_has_ended_is_never_recovered_and_a_lock_in_the_future_only_after_it(claims, monque, jobs, time):
+    long_ago = time.at - timedelta(days=1)
+    for status in ("completed", "failed", "cancelled", "pending"):
+        jobs.update_one({"_id": monque.now("a")["_id"]}, {"$set": {"status": status, "lockedAt": long_ago}})
+    ahead = monque.now("a")
+    jobs.update_one({"_id": ahead["_id"]}, {"$set": {"status": "processing", "claimedBy": "n", "lockedAt": time.at + timedelta(hours=1)}})
+    time.pass_by(3600)
+    assert claims.sweep() == 0
+    time.pass_by(61)
+    assert claims.sweep() == 1
+    assert [each["_id"] for each in jobs.find({"status": "pending", "lockedAt": None})] == [ahead["_id"]]
 
 
 def test_a_lease_that_lives_is_left_to_its_owner(claims, monque, jobs, time):
