@@ -131,6 +131,7 @@ class Bridge:
         self._renewal = Renewal(self._clock, lease)
         self._guard = Guard(self._renewal, self._pool, self._clock)
         self._stopping, self._hurry = threading.Event(), threading.Event()
+        self._closing = threading.Lock()
         # Often enough that two may fail before the guard stops the handlers.
         self._beats = Ticker(self._beat, every_s=min(rules.heartbeat_s, rules.lock_timeout_s / 4), name="monque-beats")
         self._thread = threading.Thread(target=self._run, name="rota-bridge", daemon=True)
@@ -158,13 +159,18 @@ class Bridge:
     def stop(self) -> None:
         """Claim nothing more, let running handlers finish within `shutdown_grace`, write everything, and return."""
         self._stopping.set()
-        self.inbox.poke()
+        self._wake()
         self._thread.join()
 
     def hurry(self) -> None:
         """Interrupt the handlers that still run."""
         self._hurry.set()
-        self.inbox.poke()
+        self._wake()
+
+    def _wake(self) -> None:
+        """Wake the bridge's thread, from another one: an idle one may be closing its inbox at this very moment."""
+        with self._closing:
+            self.inbox.poke()
 
     @property
     def place(self) -> tuple[str, str]:
@@ -199,7 +205,8 @@ class Bridge:
 
     def _close(self) -> None:
         self._pool.close()
-        self.inbox.close()
+        with self._closing:
+            self.inbox.close()
         self.documents.database.client.close()
 
     def _give_back(self) -> None:
@@ -425,7 +432,7 @@ class Bridge:
             raise StoreUnavailable(f"could not renew the claims: {error}") from error
         if lost:
             self._lost += [held[document_id] for document_id in lost]
-            self.inbox.poke()
+            self._wake()
 
     def _sweep(self) -> None:
         if back := self._claims.sweep():
