@@ -117,6 +117,10 @@ def test_a_count_may_be_written_in_each_of_its_forms(form):
         ({"failCount": 1.5}, "failCount is 1.5"),
         ({"failCount": True}, "failCount is true"),
         ({"failCount": ...}, "failCount is missing"),
+        ({"failCount": float("nan")}, "failCount is"),
+        ({"failCount": float("inf")}, "failCount is"),
+        ({"failCount": 2**70}, "failCount is 1180591620717411303424"),
+        ({"failCount": {"$numberDouble": "Infinity"}}, "failCount has"),
         ({"failReason": 3}, "failReason is 3"),
         ({"repeatInterval": "every day"}, "repeatInterval is .* five fields"),
         ({"uniqueKey": ""}, 'uniqueKey is "": give a text that is not empty'),
@@ -490,7 +494,17 @@ def test_a_job_that_a_schedule_made_shows_its_interval_where_monque_has_words_fo
 def test_a_failed_document_comes_back_with_its_count_and_reason(heir: Rota):
     heir.store.import_monque([FAILED])
     shown = monque_document(Ask(heir._session, None, Right.READ), only(heir, "process-payment")[0].id)
-    assert shown == changed(FAILED, nextRunAt=FAILED["createdAt"])
+    assert shown == FAILED
+    heir.jobs.retry(only(heir, "process-payment")[0].id)
+    heir.turn()
+    again = monque_document(Ask(heir._session, None, Right.READ), only(heir, "process-payment")[0].id)
+    assert (again["status"], again["nextRunAt"]) == ("completed", {"$date": "2025-12-16T12:00:00.000Z"})
+
+
+def test_a_completed_document_comes_back_as_it_was(heir: Rota):
+    document = changed(FAILED, status="completed", failCount=2, failReason=...)
+    heir.store.import_monque([document], with_completed=True)
+    assert monque_document(Ask(heir._session, None, Right.READ), only(heir, "process-payment")[0].id) == document
 
 
 def test_jobs_of_our_own_have_a_document_too(rota: Rota, clock: ManualClock):

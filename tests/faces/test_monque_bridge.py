@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import threading
 import time
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -360,6 +362,23 @@ def test_outcomes_are_kept_while_mongodb_or_the_store_is_away(app, server, monqu
         assert ended(monque, monque.now("work"))["status"] == "completed"
         assert recorded(app, "work")[0].status == "COMPLETED"
         assert fails == [0, 0]
+
+
+def test_a_bridge_that_is_at_home_before_its_stop_is_heard_stops_without_an_error(app, server, monkeypatch):
+    app.job(name="work")(lambda: None)
+    bridge = Bridge(app, server.url, indexes=False).start()
+    write = os.write
+
+    def late(fd: int, data: bytes) -> int:
+        if threading.current_thread() is threading.main_thread():
+            # Its thread is fast, and this one slow.
+            bridge._thread.join(0.5)
+        return write(fd, data)
+
+    monkeypatch.setattr("rota.engine.inbox.os.write", late)
+    bridge.stop()
+    bridge.hurry()
+    assert not bridge.running
 
 
 def test_a_bridge_without_handlers_is_refused(app, server):

@@ -6,9 +6,12 @@ from datetime import UTC, datetime, timedelta
 from random import Random
 
 import pytest
+from pymongo import MongoClient
+from pymongo.monitoring import CommandListener
 
 from rota.compat.monque import Monque
 from rota.compat.monque_claims import Claims, Rules
+from rota.compat.monque_collection import as_jobs
 from tests.faces.monque_support import Shared
 
 RULES = Rules(max_retries=3, base_s=1.0, max_s=10.0, heartbeat_s=30.0, lock_timeout_s=60.0, timezone="UTC")
@@ -88,6 +91,8 @@ def test_a_claim_writes_what_the_library_writes(claims, monque, jobs, time):
 def test_only_what_is_due_pending_unclaimed_and_of_a_name_with_room_is_claimed(claims, monque, jobs):
     monque.enqueue("a", run_at=timedelta(hours=1))
     monque.cancel(monque.now("a"))
+    for over in ("completed", "failed", "unknown"):
+        jobs.update_one({"_id": monque.now("a")["_id"]}, {"$set": {"status": over}})
     monque.now("stranger")
     jobs.update_one({"_id": monque.now("a")["_id"]}, {"$set": {"claimedBy": "somebody"}})
     for _ in range(3):
@@ -121,6 +126,30 @@ def test_a_claim_whose_answer_was_lost_is_taken_up_by_the_next(claims, monque):
     (found,) = claims.claim({"a": 0}, 0, ())
     assert found["_id"] == lost["_id"]
     assert claims.claim({"a": 0}, 0, [lost["_id"]]) == []
+
+
+def test_what_is_claimed_is_read_from_the_primary_as_a_majority_has_it(server, monque, time):
+    asked = []
+
+    class Listener(CommandListener):
+        def started(self, event):
+            asked.append(event.command)
+
+        def succeeded(self, event): ...
+
+        def failed(self, event): ...
+
+    monque.now("a")
+    address = server.url.partition("&collection=")[0]
+    with MongoClient(f"{address}&readPreference=secondaryPreferred", event_listeners=[Listener()]) as client:
+        documents = as_jobs(client[server.jobs.database.name][server.name])
+        assert len(claims_of(documents, time, "ours").claim(ROOMS, 1, ())) == 1
+    update, find = (
+        each for each in asked if each.get("update") or (each.get("find") and "claimedBy" in each["filter"] and each["filter"]["claimedBy"])
+    )
+    assert update["writeConcern"] == {"w": "majority"}
+    assert find["readConcern"]["level"] == "majority"
+    assert "$readPreference" not in find
 
 
 def test_a_success_completes_it_and_leaves_no_claim(claims, monque, jobs):
@@ -256,6 +285,19 @@ def test_a_claim_that_nobody_renewed_is_given_back_after_the_lock_timeout(jobs, 
     assert (after["status"], after["failCount"]) == ("pending", 0)
     assert not after.keys() & {"lockedAt", "claimedBy", "lastHeartbeat"}
     assert one(ours)["_id"] == made["_id"]
+
+
+def test_what_has_ended_is_never_recovered_and_a_lock_in_the_future_only_after_it(claims, monque, jobs, time):
+    long_ago = time.at - timedelta(days=1)
+    for status in ("completed", "failed", "cancelled", "pending"):
+        jobs.update_one({"_id": monque.now("a")["_id"]}, {"$set": {"status": status, "lockedAt": long_ago}})
+    ahead = monque.now("a")
+    jobs.update_one({"_id": ahead["_id"]}, {"$set": {"status": "processing", "claimedBy": "n", "lockedAt": time.at + timedelta(hours=1)}})
+    time.pass_by(3600)
+    assert claims.sweep() == 0
+    time.pass_by(61)
+    assert claims.sweep() == 1
+    assert [each["_id"] for each in jobs.find({"status": "pending", "lockedAt": None})] == [ahead["_id"]]
 
 
 def test_a_lease_that_lives_is_left_to_its_owner(claims, monque, jobs, time):

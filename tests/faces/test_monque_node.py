@@ -28,6 +28,7 @@ from rota.operation import ask_for
 from rota.surfaces.cli.app import app
 from tests.faces.monque_support import ROOT, Shared
 from tests.support.pace import patient
+from tests.support.proof import size
 from tests.support.waiting import eventually
 
 APP = """
@@ -74,6 +75,9 @@ SETTINGS = {
     "ROTA_KILL_GRACE": "0.2",
 }
 
+JOBS = size(400, prove=10_000)
+ROUNDS = size(2, prove=20)
+
 
 @pytest.fixture
 def shared():
@@ -88,6 +92,7 @@ class Bridges:
     def __init__(self, folder: Path, shared: Shared) -> None:
         self.folder = folder
         self.shared = shared
+        self.settings = SETTINGS
         url = shared.url.partition("&collection=")[0]
         (folder / "shop.py").write_text(APP.format(url=url, database=shared.jobs.database.name, ran=shared.ran.name))
         self._processes: list[subprocess.Popen[str]] = []
@@ -97,7 +102,7 @@ class Bridges:
 
     @property
     def env(self) -> dict[str, str]:
-        return os.environ | SETTINGS | {"PYTHONPATH": str(ROOT / "src"), "ROTA_STORE": str(self.folder / "rota.db")}
+        return os.environ | self.settings | {"PYTHONPATH": str(ROOT / "src"), "ROTA_STORE": str(self.folder / "rota.db")}
 
     def start(self, *words: str) -> subprocess.Popen[str]:
         command = self.command("--app", "shop:rota", *words)
@@ -188,24 +193,56 @@ def test_types_survive_from_node_to_a_handler_and_to_the_document_face(shared, l
 # ---- side by side --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.prove
 def test_four_hundred_jobs_are_shared_with_node_none_twice_none_left(shared, bridges):
     create_indexes(shared.jobs)
     node = shared.start_node(names=["shared"], drains=False, slow=3)
     bridge = bridges.start()
     monque = Monque(shared.jobs)
-    for i in range(200):
+    for i in range(JOBS // 2):
         monque.now("shared", {"i": i})
-    assert shared.node("produce", names=["shared"], count=200)["produced"] == 200
+    assert shared.node("produce", names=["shared"], count=JOBS // 2)["produced"] == JOBS // 2
     eventually(lambda: left(shared) == 0, within=40)
     runs = shared.runs()
-    assert (len(runs), sum(count > 1 for count in runs.values())) == (400, 0)
-    assert shared.by_status() == {"completed": 400}
+    assert (len(runs), sum(count > 1 for count in runs.values())) == (JOBS, 0)
+    assert shared.by_status() == {"completed": JOBS}
     by = shared.ran_by()
     assert min(by.get("rota", 0), by.get("node", 0)) > 0
     bridge.send_signal(signal.SIGTERM)
     assert bridge.wait(patient(20)) == 0
     node.kill()
     assert recorded(bridges) == by["rota"]
+
+
+@pytest.mark.prove
+@pytest.mark.parametrize("victim", ["rota", "node"])
+def test_four_hundred_jobs_survive_the_kill_of_either_side_and_only_what_it_held_runs_again(shared, bridges, victim):
+    create_indexes(shared.jobs)
+    bridges.settings = SETTINGS | {"ROTA_MONQUE_LOCK_TIMEOUT": "5"}
+    monque = Monque(shared.jobs)
+
+    def start(side: str) -> subprocess.Popen[str]:
+        return bridges.start() if side == "rota" else shared.start_node(names=["shared"], drains=False, slow=3, lockTimeout=5000)
+
+    sides = {side: start(side) for side in ("rota", "node")}
+    held: set[ObjectId] = set()
+    for number in range(ROUNDS):
+        for i in range(JOBS // ROUNDS):
+            monque.now("shared", {"i": number * JOBS + i})
+            if i == JOBS // ROUNDS // 2:
+                its = {"claimedBy": {"$regex": f"-{sides[victim].pid}(-|$)"}, "status": "processing"}
+                eventually(lambda its=its: shared.jobs.count_documents(its))
+                sides[victim].kill()
+                sides[victim].wait()
+                held |= {each["_id"] for each in shared.jobs.find(its)}
+        sides[victim] = start(victim)
+    eventually(lambda: left(shared) == 0, within=60)
+    runs = shared.runs()
+    assert len(runs) == JOBS
+    assert shared.by_status() == {"completed": JOBS}
+    assert {job for job, count in runs.items() if count > 1} <= held
+    assert len(held) <= ROUNDS * 8
+    assert min(shared.ran_by().get(side, 0) for side in sides) > 0
 
 
 def test_a_failure_in_python_is_retried_by_node(shared, bridges):
@@ -269,6 +306,22 @@ def test_a_bridge_that_is_killed_is_recovered_by_another_and_indexes_are_created
     assert len(list(shared.jobs.list_indexes())) == 11
     first.kill()
     eventually(lambda: shared.ran_by().get("rota") == 2, within=20)
+
+
+def test_a_second_signal_interrupts_the_handlers_and_their_documents_are_pending_again(shared, bridges):
+    bridges.settings = SETTINGS | {"ROTA_SHUTDOWN_GRACE": "3600"}
+    made = Monque(shared.jobs).now("hangs")
+    bridge = bridges.start()
+    eventually(lambda: shared.ran_by().get("rota") == 1)
+    bridge.send_signal(signal.SIGTERM)
+    assert bridge.stdout is not None
+    while "may finish" not in (line := bridge.stdout.readline()):
+        assert line
+    assert shared.jobs.find_one({"_id": made["_id"]})["status"] == "processing"
+    bridge.send_signal(signal.SIGTERM)
+    assert bridge.wait(patient(20)) == 0
+    after = shared.jobs.find_one({"_id": made["_id"]})
+    assert (after["status"], after["failCount"], "claimedBy" in after) == ("pending", 0, False)
 
 
 def test_check_compares_the_indexes_and_exits_with_one_on_a_problem(shared):

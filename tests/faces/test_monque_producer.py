@@ -37,6 +37,13 @@ def monque(jobs):
     return Monque(jobs)
 
 
+def nested(levels):
+    data = {}
+    for _ in range(levels):
+        data = {"a": data}
+    return data
+
+
 def states(found):
     return [each.state for each in found]
 
@@ -91,7 +98,29 @@ def test_types_of_mongodb_are_kept_in_data(monque, jobs):
         (lambda monque: monque.now("a", {"x": {1: 2}}), InvalidParams),
         (lambda monque: monque.now("a", {"x": object()}), InvalidParams),
         (lambda monque: monque.now("a", {"x": "y" * 17_000_000}), PayloadTooLarge),
+        (lambda monque: monque.now("a", {"x": 2**64}), InvalidParams),
+        (lambda monque: monque.now("a", {"x": "\ud800"}), InvalidParams),
+        (lambda monque: monque.now("a", {"x": float("nan")}), InvalidParams),
+        (lambda monque: monque.now("a", {"x": Decimal("1." + "1" * 40)}), InvalidParams),
+        (lambda monque: monque.now("a", nested(1000)), InvalidParams),
+        (lambda monque: monque.now("a", nested(190)), InvalidParams),
+        (lambda monque: monque.enqueue("a", nested(190), unique_key="k"), InvalidParams),
+        (lambda monque: monque.enqueue("a", {"x": {"$inc": 1}}, unique_key="k" * 1025), InvalidOption),
+        (lambda monque: monque.enqueue("a", {"x": "y" * 17_000_000}, unique_key="k"), PayloadTooLarge),
+        (lambda monque: monque.now(7), InvalidName),
+        (lambda monque: monque.now("a\ud800"), InvalidName),
+        (lambda monque: monque.enqueue("a", unique_key=7), InvalidOption),
+        (lambda monque: monque.enqueue("a", unique_key="\ud800"), InvalidOption),
+        (lambda monque: monque.enqueue("a", priority="high"), InvalidOption),
+        (lambda monque: monque.enqueue("a", priority=1.5), InvalidOption),
+        (lambda monque: monque.enqueue("a", priority=2**70), InvalidOption),
+        (lambda monque: monque.enqueue("a", run_at="tomorrow"), InvalidOption),
+        (lambda monque: monque.enqueue("a", run_at=timedelta.max), InvalidOption),
+        (lambda monque: monque.enqueue("a", run_at=datetime(1969, 1, 1, tzinfo=UTC)), InvalidOption),
         (lambda monque: monque.schedule("61 * * * *", "a"), InvalidSchedule),
+        (lambda monque: monque.schedule("0 0 30 2 *", "a"), InvalidSchedule),
+        (lambda monque: monque.schedule(5, "a"), InvalidSchedule),
+        (lambda monque: monque.schedule("* * * * *", "a", timezone=5), InvalidSchedule),
         (lambda monque: monque.schedule("* * * * *", "a", timezone="Mars/Crater"), InvalidSchedule),
     ],
 )
@@ -211,3 +240,36 @@ def test_a_server_that_is_not_there_is_unavailable():
     with pytest.raises(StoreUnavailable):
         check_server(jobs)
     jobs.database.client.close()
+
+
+def test_options_of_the_url_reach_the_driver_as_they_are():
+    url = "mongodb://localhost/shop?readPreference=secondary&readPreferenceTags=dc:ny,rack:1&collection=my%20jobs&replicaSet=rs0"
+    jobs = open_collection(url)
+    assert jobs.name == "my jobs"
+    assert jobs.database.client.read_preference.tag_sets == [{"dc": "ny", "rack": "1"}]
+    # A secondary may still show a claim that has ended.
+    assert jobs.read_preference.mode == 0
+    jobs.database.client.close()
+    for bad in ("?collection=", "?collection=a%24b"):
+        with pytest.raises(InvalidOption, match="collection names"):
+            open_collection(f"mongodb://localhost/shop{bad}")
+
+
+def test_the_document_that_is_returned_is_the_one_that_is_kept(monque, jobs):
+    made = monque.enqueue("a", {"deep": nested(90)}, run_at=datetime(2030, 1, 1, 0, 0, 0, 123_456, tzinfo=UTC))
+    assert jobs.find_one() == made
+    assert made["nextRunAt"].microsecond == 123_000
+
+
+@pytest.mark.parametrize("name", ["x" * 255, "über-job", "名前", "a.b/c:d", "$set"])
+def test_a_name_may_have_any_characters_but_spaces(monque, jobs, name):
+    assert monque.enqueue(name, {"$inc": {"a.b": 1}})["name"] == name
+    assert monque.enqueue(name, {"$inc": {"a.b": 1}}, unique_key="$k")["data"] == {"$inc": {"a.b": 1}}
+    assert jobs.count_documents({"name": name}) == 2
+
+
+def test_a_document_without_a_status_can_be_neither_cancelled_nor_retried(monque, jobs):
+    jobs.insert_one({"_id": "odd"})
+    for refused in (monque.cancel, monque.retry):
+        with pytest.raises(Refused, match="document odd is None"):
+            refused("odd")

@@ -17,14 +17,16 @@ from itertools import count
 from typing import Any
 
 import msgspec
+from bson.binary import UuidRepresentation
 from bson.json_util import RELAXED_JSON_OPTIONS, dumps
 from pymongo.errors import PyMongoError
 
 from rota.compat.monque_claims import Claims, End, Rules, fail_count_of
-from rota.compat.monque_collection import Fields, check_server, create_indexes, open_collection
+from rota.compat.monque_collection import Fields, check_server, create_indexes, open_collection, translated
 from rota.compat.monque_record import record
 from rota.engine.background import Ticker
 from rota.engine.executor_pool import ExecutorPool
+from rota.engine.heartbeat import Guard, Renewal
 from rota.engine.inbox import DirectSink, Inbox, Requests
 from rota.engine.parts import Parts
 from rota.engine.submit import TAG_MAX
@@ -52,6 +54,7 @@ UNRECORDED_MAX = 1000
 """Nothing more is claimed while more executions than this are not recorded, because the store is away."""
 TICK_S = 0.25
 """How often timeouts are looked at while something runs."""
+JSON = RELAXED_JSON_OPTIONS.with_options(uuid_representation=UuidRepresentation.STANDARD)
 
 
 class Running(msgspec.Struct):
@@ -123,10 +126,13 @@ class Bridge:
         """Jobs whose documents somebody else has taken, as heartbeats saw it."""
         self._warned: set[Any] = set()
         self._trouble_s = 0.0
-        self._beaten = self._clock.monotonic()
-        self._cut = False
+        # Claims are a lease that lasts for the lock timeout: handlers that outlive it may be running elsewhere too.
+        lease = msgspec.structs.replace(settings, lease_ttl=max(1.0, rules.lock_timeout_s), lease_guard=0.0)
+        self._renewal = Renewal(self._clock, lease)
+        self._guard = Guard(self._renewal, self._pool, self._clock)
         self._stopping, self._hurry = threading.Event(), threading.Event()
-        # Often enough that two may fail before handlers are stopped: see `_stop_lost`.
+        self._closing = threading.Lock()
+        # Often enough that two may fail before the guard stops the handlers.
         self._beats = Ticker(self._beat, every_s=min(rules.heartbeat_s, rules.lock_timeout_s / 4), name="monque-beats")
         self._thread = threading.Thread(target=self._run, name="rota-bridge", daemon=True)
 
@@ -136,13 +142,16 @@ class Bridge:
         """Create missing indexes, recover documents whose process is gone, and begin to claim."""
         try:
             check_server(self.documents)
-            if self._indexes:
-                create_indexes(self.documents)
-            self._sweep()
+            with translated(self.documents):
+                if self._indexes:
+                    create_indexes(self.documents)
+                self._sweep()
         except BaseException:
             self._close()
             raise
-        self._beaten = self._clock.monotonic()
+        self._renewal.watched = True
+        self._renewal.begin(self._clock.monotonic())
+        self._guard.start()
         self._beats.start()
         self._thread.start()
         return self
@@ -150,13 +159,18 @@ class Bridge:
     def stop(self) -> None:
         """Claim nothing more, let running handlers finish within `shutdown_grace`, write everything, and return."""
         self._stopping.set()
-        self.inbox.poke()
+        self._wake()
         self._thread.join()
 
     def hurry(self) -> None:
         """Interrupt the handlers that still run."""
         self._hurry.set()
-        self.inbox.poke()
+        self._wake()
+
+    def _wake(self) -> None:
+        """Wake the bridge's thread, from another one: an idle one may be closing its inbox at this very moment."""
+        with self._closing:
+            self.inbox.poke()
 
     @property
     def place(self) -> tuple[str, str]:
@@ -181,14 +195,18 @@ class Bridge:
         if self.holding:
             self._pool.interrupt()
             self._drain(self._settings.kill_grace + 1.0, until_hurry=False)
+        self._guard.stop()
         self._beats.stop()
         if self.holding:
             log.warning("%d documents are still claimed; they are recovered after the lock timeout", self.holding)
+        if self._unrecorded:
+            log.warning("%d executions were not recorded, because the store is not available", len(self._unrecorded))
         self._close()
 
     def _close(self) -> None:
         self._pool.close()
-        self.inbox.close()
+        with self._closing:
+            self.inbox.close()
         self.documents.database.client.close()
 
     def _give_back(self) -> None:
@@ -230,8 +248,11 @@ class Bridge:
         deadline = self._pool.tick(self._clock.monotonic())
         self._keep_checkpoints()
         self._write_ends()
+        if self._guard.tripped:
+            self._sit_out()
+        claimed = 0 if self._stopping.is_set() or self._guard.tripped else self._claim()
+        # Last: while the store is away, documents are run all the same.
         self._record()
-        claimed = 0 if self._stopping.is_set() else self._claim()
         if claimed and len(self._running) < self.slots:
             return 0.0
         delay_s = self._settings.monque_poll
@@ -243,7 +264,7 @@ class Bridge:
 
     def _claim(self) -> int:
         free = self.slots - len(self._running) - self._pool.given_up()
-        if free <= 0 or len(self._unrecorded) > UNRECORDED_MAX or self._cut:
+        if free <= 0 or len(self._unrecorded) > UNRECORDED_MAX:
             return 0
         busy = Counter(each.job.job_type for each in self._running.values())
         rooms = {name: self._settings.monque_concurrency - busy[name] for name in self.names}
@@ -256,7 +277,7 @@ class Bridge:
 
     def _begin(self, document: Fields) -> None:
         try:
-            read = read_document(msgspec.json.decode(dumps(document, json_options=RELAXED_JSON_OPTIONS)))
+            read = read_document(msgspec.json.decode(dumps(document, json_options=JSON)))
             row = self._row_of(read, document["_id"])
         except (StoreBusy, StoreUnavailable):
             # It stays claimed, and is taken up by the next claim.
@@ -267,18 +288,24 @@ class Bridge:
         except RotaError as error:
             self._refuse(document, error, permanent=False)
             return
+        except Exception as error:
+            # Whatever is in one document, the others must not wait behind it.
+            log.exception("document %s can't be read", document["_id"])
+            self._refuse(document, error, permanent=True)
+            return
         job = self._job_of(document, row, read)
         self._running[job.number] = Running(document, row, job)
-        self._pool.submit(job.executor, [job])
+        if not self._pool.submit(job.executor, [job]):
+            self._take_end(Ended(job, Released(), self._clock.now(), 0.0))
 
-    def _refuse(self, document: Fields, error: RotaError, *, permanent: bool) -> None:
+    def _refuse(self, document: Fields, error: Exception, *, permanent: bool) -> None:
         """Fail a document that can't become a job. There is nothing to record: no handler was entered."""
         log.warning("document %s of %s can't be run: %s", document["_id"], document["name"], error)
         self._claims.end([(document, self._claims.failed(document, str(error), permanent=permanent))])
 
     def _row_of(self, read: Document, document_id: Any) -> NewRow:
         """Return a document as a row of the store: checked against the handler's parameters, under an id of its own."""
-        new = NewJob(name=read.name, params=read.params, priority=read.rank, tags=[f"monque:{document_id}"[:TAG_MAX]])
+        new = NewJob(name=read.name, params=read.params, priority=read.rank, tags=[_tag(document_id)])
         row = self._session.submitter.one(new, self._store, self._who)
         row.meta = read.meta
         # Monque has accepted it already: it is not refused here as a duplicate or by a submit limit.
@@ -344,8 +371,12 @@ class Bridge:
             return
         ends = self._ends[: self._settings.batch]
         refused = self._claims.end([(running.document, end) for running, _, end in ends])
-        del self._ends[: len(ends)]
+        stuck = self._claims.unwritable
+        # What can't be written now comes last, so that it is not in the way of the others.
+        self._ends = [*self._ends[len(ends) :], *(each for each in ends if each[0].document["_id"] in stuck)]
         for running, ended, end in ends:
+            if running.document["_id"] in stuck:
+                continue
             is_refused = running.document["_id"] in refused
             self._log_end(running, ended, end, refused=is_refused)
             if not isinstance(ended.outcome, Released):
@@ -395,37 +426,51 @@ class Bridge:
         began = self._clock.monotonic()
         try:
             lost = self._claims.beat(held)
+            self._renewal.acknowledged(began)
             self._sweep()
         except PyMongoError as error:
             raise StoreUnavailable(f"could not renew the claims: {error}") from error
-        self._beaten, self._cut = began, False
         if lost:
             self._lost += [held[document_id] for document_id in lost]
-            self.inbox.poke()
+            self._wake()
 
     def _sweep(self) -> None:
         if back := self._claims.sweep():
             log.warning("recovered %d documents whose process did not renew its claim for %g s", back, self._claims.rules.lock_timeout_s)
 
     def _stop_lost(self) -> None:
-        """Stop the handlers of documents that are not ours any more, and all of them before others take them over."""
+        """Stop the handlers of documents that are not ours any more."""
         while self._lost:
             running = self._running.get(self._lost.popleft())
             if running is not None:
                 log.warning("document %s was taken over by another process; its handler is stopped", running.document["_id"])
                 self._pool.at(running.job.executor).cancel(running.job.number)
-        if self._running and not self._cut and self._clock.monotonic() - self._beaten > self._claims.rules.lock_timeout_s * 2 / 3:
-            self._cut = True
-            log.warning("the claims could not be renewed; handlers are stopped before other processes take their documents over")
-            self._pool.interrupt()
+
+    def _sit_out(self) -> None:
+        """Be cut off: give back what has not started; continue when the claims are renewed and every handler that was stopped is over."""
+        self._give_back()
+        if self._renewal.left_s > 0 and not self._running and not self._pool.occupied():
+            log.warning("the claims are renewed again; the bridge claims documents again")
+            self._pool.close()
+            self._guard.mended()
 
     def _warn_unreadable(self) -> None:
-        for document_id, reason in self._claims.unreadable.items():
+        for document_id, reason in tuple(self._claims.unreadable.items()):
             if document_id not in self._warned:
                 self._warned.add(document_id)
-                log.warning("document %s recurs by a rule that Rota can't read, and is left to Monque: %s", document_id, reason)
+                log.warning("document %s is left to Monque: %s", document_id, reason)
+        for document_id, reason in tuple(self._claims.unwritable.items()):
+            if document_id not in self._warned:
+                self._warned.add(document_id)
+                log.error("the outcome of document %s can't be written; it stays claimed while the bridge runs: %s", document_id, reason)
 
     def _now(self) -> datetime:
         """Return the time as documents have it, in milliseconds."""
         at: Instant = self._clock.now()
         return moment_of(at - at % 1000)
+
+
+def _tag(document_id: Any) -> str:
+    """Return the tag of a document's executions: an id may be a text with characters that a tag can't have."""
+    text = f"monque:{document_id}"
+    return (text if text.isprintable() else f"monque:{document_id!a}")[:TAG_MAX]

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from random import Random
 from typing import Any
 from zoneinfo import ZoneInfo
 
 import msgspec
 from pymongo import UpdateOne
+from pymongo.errors import BulkWriteError, WriteError
+from pymongo.read_concern import ReadConcern
 
 from rota.compat.monque_collection import CLAIM_FIELDS, OWN_FIELDS, Documents, Fields
 from rota.errors import InvalidSchedule
@@ -23,6 +26,8 @@ WINDOW = 200
 """Due documents among which the priority decides; beyond that the one that is due longest comes first, as in the library."""
 JITTER = 0.25
 ENDED = dict.fromkeys((*CLAIM_FIELDS, *OWN_FIELDS), "")
+FAIL_COUNT_MAX = 2**31 - 1
+LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 REASON_MAX = 8192
 """Characters of `failReason`."""
 
@@ -83,12 +88,16 @@ class Claims:
     def __init__(self, documents: Documents, rules: Rules, *, owner: str, now: Callable[[], datetime], rng: Random) -> None:
         """Take the collection, and under which name documents are claimed in it."""
         self._documents = documents
+        # A claim that is lost with its primary would be run here, and by whoever claims it next.
+        self._settled = documents.with_options(read_concern=ReadConcern("majority"))
         self.rules = rules
         self.owner = owner
         self._now = now
         self._rng = rng
         self.unreadable: dict[Any, str] = {}
-        """Documents that can't be due here, with the reason: they are left to the library."""
+        """Documents that can't be claimed here, with the reason: they are left to the library."""
+        self.unwritable: dict[Any, str] = {}
+        """Documents that are claimed here and whose end MongoDB refuses to write, with the reason. They stay claimed."""
 
     def _mine(self, **more: Any) -> Fields:
         return {"claimedBy": self.owner, "status": str(DocumentStatus.PROCESSING), **more}
@@ -111,34 +120,54 @@ class Claims:
                 "heartbeatInterval": round(self.rules.heartbeat_s * 1000),
                 "updatedAt": now,
             }
-            self._documents.update_many({**due, "_id": {"$in": chosen}}, {"$set": claim, "$unset": {"leaseExpiresAt": ""}})
-        mine = list(self._documents.find(self._mine(_id={"$nin": list(held)})))
+            self._take(due, chosen, {"$set": claim, "$unset": {"leaseExpiresAt": ""}})
+        mine = list(self._settled.find(self._mine(_id={"$nin": [*held, *self.unwritable]})))
         return sorted(mine, key=_urgency)
+
+    def _take(self, due: Fields, chosen: list[Any], claim: Fields) -> None:
+        """Claim documents in one update; one by one if MongoDB refuses to change one of them, so that this one is left out."""
+        try:
+            self._documents.update_many({**due, "_id": {"$in": chosen}}, claim)
+        except WriteError:
+            for document_id in chosen:
+                try:
+                    self._documents.update_one({**due, "_id": document_id}, claim)
+                except WriteError as error:
+                    self.unreadable[document_id] = f"MongoDB refuses its claim: {error.details and error.details.get('errmsg')}"
 
     def _choose(self, rooms: Mapping[str, int], want: int, due: Fields) -> list[Any]:
         names = [name for name, room in rooms.items() if room > 0]
         if want <= 0 or not names:
             return []
         fields = ("name", "nextRunAt", "priority", "repeatInterval", "timezone")
-        wanted = {**due, "name": {"$in": names}, "_id": {"$nin": list(self.unreadable)}}
-        found = self._documents.find(wanted, fields).sort("nextRunAt", 1).limit(max(WINDOW, want))
+        # Ids of these types can't be told apart here; the library uses ObjectIds.
+        ids = {"$nin": list(self.unreadable), "$not": {"$type": ["object", "decimal"]}}
+        found = self._documents.find({**due, "name": {"$in": names}, "_id": ids}, fields).sort("nextRunAt", 1).limit(max(WINDOW, want))
         left = dict(rooms)
         chosen: list[Any] = []
         for document in sorted(found, key=_urgency):
-            if len(chosen) < want and left[document["name"]] > 0 and self._is_readable(document):
+            if len(chosen) < want and self._is_readable(document, left) and left[document["name"]] > 0:
                 left[document["name"]] -= 1
                 chosen.append(document["_id"])
         return chosen
 
-    def _is_readable(self, document: Fields) -> bool:
-        """Say whether the next due time of a document can be found. One that can't must not lose its recurrence here."""
+    def _is_readable(self, document: Fields, names: Collection[str]) -> bool:
+        """Say whether a document can be run here: it has one of these names, and its next due time can be found, if it recurs.
+
+        One whose next due time can't be found must not lose its recurrence here.
+        """
+        name = document["name"]
+        if not isinstance(name, str) or name not in names:
+            # An array that contains a name, or a name of other case in a collection whose collation ignores case.
+            self.unreadable[document["_id"]] = f"its name is {name!r:.80}, which is not exactly that of a handler"
+            return False
         if document.get("repeatInterval") is None:
             return True
         try:
             read_cron(document["repeatInterval"])
             zone_of(document.get("timezone") or self.rules.timezone)
         except (InvalidSchedule, AttributeError, TypeError) as error:
-            self.unreadable[document["_id"]] = str(error)
+            self.unreadable[document["_id"]] = f"it recurs by a rule that Rota can't read: {error}"
             return False
         return True
 
@@ -154,8 +183,8 @@ class Claims:
 
     def sweep(self) -> int:
         """Give documents back whose claim was not renewed for the lock timeout, and whose lease has run out if they have one."""
-        # Somebody may have corrected them in the meantime.
-        self.unreadable.clear()
+        # Somebody may have corrected them in the meantime. Another thread may be reading the old ones.
+        self.unreadable = {}
         now = self._now()
         stale = {
             "status": str(DocumentStatus.PROCESSING),
@@ -172,13 +201,27 @@ class Claims:
         return kept.matched_count == 1
 
     def end(self, ends: Sequence[tuple[Fields, End]]) -> set[Any]:
-        """End claims, all in one request; return the ids of those that were not ours any more, which were left as they are."""
+        """End claims, all in one request; return the ids of those that were not ours any more, which were left as they are.
+
+        `unwritable` has those that were not written because of what is in them: they may be tried again.
+        """
         updates = [
             UpdateOne(self._mine(_id=document["_id"], claimId=document.get("claimId")), end.update(fail_count_of(document)))
             for document, end in ends
         ]
-        ended = self._documents.bulk_write(updates, ordered=False)
-        return set() if ended.modified_count == len(updates) else self._refused(ends)
+        try:
+            modified, refusals = self._documents.bulk_write(updates, ordered=False).modified_count, []
+        except BulkWriteError as error:
+            if not error.details["writeErrors"]:
+                raise
+            modified, refusals = error.details["nModified"], error.details["writeErrors"]
+        for document, _ in ends:
+            self.unwritable.pop(document["_id"], None)
+        for each in refusals:
+            self.unwritable[ends[each["index"]][0]["_id"]] = str(each["errmsg"])
+        if modified == len(updates):
+            return set()
+        return self._refused([(document, end) for document, end in ends if document["_id"] not in self.unwritable])
 
     def _refused(self, ends: Sequence[tuple[Fields, End]]) -> set[Any]:
         """Return which of some ends were refused. One that was written, now or by a try whose answer was lost, has left its moment."""
@@ -211,11 +254,13 @@ class Claims:
 
 
 def fail_count_of(document: Fields) -> int:
-    """Return how often a document has failed."""
+    """Return how often a document has failed; 0 if what it says is not a count."""
     count = document.get("failCount")
-    return int(count) if isinstance(count, int | float) else 0
+    return int(count) if isinstance(count, int | float) and 0 <= count <= FAIL_COUNT_MAX else 0
 
 
 def _urgency(document: Fields) -> tuple[float, datetime]:
-    priority = document.get("priority")
-    return -priority if isinstance(priority, int | float) else 0.0, document["nextRunAt"]
+    priority, due_at = document.get("priority"), document.get("nextRunAt")
+    rank = -priority if isinstance(priority, int | float) and math.isfinite(priority) else 0.0
+    # One whose due time can't be read is claimed as well, to be refused with its reason.
+    return rank, due_at if isinstance(due_at, datetime) else LONG_AGO

@@ -6,7 +6,6 @@ Documents are read as its exports write them: extended JSON, relaxed or canonica
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from hashlib import blake2b
@@ -105,6 +104,10 @@ class Document(msgspec.Struct, kw_only=True, frozen=True):
             "uniqueKey": self.unique_key,
             "wrapped": None if isinstance(self.data, dict) else True,
             "data": self.typed,
+            # A job with an attempt behind it was due when it came here: its own due time is not that of the document.
+            "nextRunAt": None
+            if self.status in {DocumentStatus.PENDING, DocumentStatus.CANCELLED}
+            else date_of(moment_of(self.next_run_at)),
         }
         return msgspec.json.encode({META: {name: value for name, value in kept.items() if value is not None}}).decode()
 
@@ -278,13 +281,14 @@ def as_document(chain: Sequence[Job], *, failed_run: Run | None = None, schedule
     kept = _kept(tail)
     status = _status_of(tail)
     interval, timezone = _repeats(schedule) or (kept.get("repeatInterval"), kept.get("timezone"))
+    is_as_it_came = len(chain) == 1 and tail.finished_at is not None
     failed_last = tail.status is Status.DEAD_LETTER and tail.error_type is not ErrorType.CRASH
     found: dict[str, object] = {
         "_id": kept.get("_id") or object_id(first.root_id),
         "name": tail.job_type,
         "data": _data_of(tail, kept),
         "status": str(status),
-        "nextRunAt": date_of(tail.run_at),
+        "nextRunAt": (is_as_it_came and kept.get("nextRunAt")) or date_of(tail.run_at),
         "lockedAt": date_of(tail.started_at) if status is DocumentStatus.PROCESSING else None,
         "failCount": tail.failures + failed_last,
     }
@@ -403,10 +407,10 @@ class _Fields:
 
     def count(self, name: str) -> int:
         found = _plain(name, self._get(name))
-        is_whole = isinstance(found, int | float) and not isinstance(found, bool) and found == math.trunc(found)
-        if not is_whole or not 0 <= found < 2**31:  # type: ignore[operator] # a number, as was just seen
+        count = _whole(found)
+        if count is None or not 0 <= count < 2**31:
             raise InvalidImport(f"{name} is {_shown(found)}: give a whole number, 0 or more")
-        return int(found)  # type: ignore[call-overload, no-any-return] # the same
+        return count
 
     def cron(self, name: str) -> str | None:
         found = self.text(name, filled=True)
@@ -430,9 +434,10 @@ class _Fields:
         found = _plain(name, self._get(name))
         if found is None:
             return None
-        if not isinstance(found, int | float) or isinstance(found, bool) or not math.isfinite(found) or found != math.trunc(found):
+        number = _whole(found)
+        if number is None:
             raise InvalidImport(f"{name} is {_shown(found)}: use a whole number")
-        return int(found)
+        return number
 
     def required_moment(self, name: str) -> Instant:
         found = self.moment(name)
@@ -443,6 +448,13 @@ class _Fields:
     def moment(self, name: str) -> Instant | None:
         found = self._get(name)
         return None if found is None else _moment(name, found)
+
+
+def _whole(found: object) -> int | None:
+    """Return a whole number, which may be written as a float; None if it is not one."""
+    if isinstance(found, float):
+        return int(found) if found.is_integer() else None
+    return found if isinstance(found, int) and not isinstance(found, bool) else None
 
 
 def _moment(name: str, given: object) -> Instant:

@@ -67,6 +67,17 @@ def test_a_sound_set_is_told_so(store):
     one(look(store, "server"), State.OK, "MongoDB 6", "wiredTiger")
 
 
+def test_another_storage_engine_is_a_problem(store, monkeypatch):
+    ask = checkup.Server.admin
+
+    def admin(server, command, *rest, **options):
+        answer = ask(server, command, *rest, **options)
+        return answer | {"storageEngine": {"name": "inMemory"}} if command == "serverStatus" else answer
+
+    monkeypatch.setattr(checkup.Server, "admin", admin)
+    one(look(store, "server"), State.PROBLEM, "storage engine inMemory", "use wiredTiger")
+
+
 def test_acknowledgement_without_the_journal_is_named(store):
     one(look(store, "durability"), State.ADVICE, "writeConcernMajorityJournalDefault", "power", "rs.reconfig()")
 

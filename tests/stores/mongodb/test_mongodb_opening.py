@@ -73,7 +73,11 @@ def test_a_url_that_can_be_no_store_is_refused_without_its_password(url, why):
 
 def test_options_of_a_url_do_not_change_what_rota_relies_on(servers, database, opened):
     lax = "&readPreference=secondary&w=0&readConcernLevel=local&retryWrites=false&maxPoolSize=1&serverSelectionTimeoutMS=1"
-    assert len(opened(servers.url("theirs") + lax).queue(limit=10)) == 1
+    store = opened(servers.url("theirs") + lax)
+    assert len(store.queue(limit=10)) == 1
+    client = store._connections.client
+    assert (client.write_concern.document, client.read_concern.level) == ({"w": "majority"}, "majority")
+    assert (client.read_preference.mode, client.options.retry_writes) == (0, True)
 
 
 def test_a_server_that_is_away_is_named_without_the_password(caplog, opened):
