@@ -74,6 +74,22 @@ def test_a_ring_that_comes_from_another_thread_ends_the_wait():
     inbox.close()
 
 
+def test_an_inbox_that_is_closed_beside_a_ring_closes_its_descriptors_after_it(monkeypatch):
+    inbox, write, closing = Inbox(), os.write, []
+
+    def slow_write(descriptor, data):
+        closing.append(threading.Thread(target=inbox.close))
+        closing[0].start()
+        closing[0].join(0.1)
+        return write(descriptor, data)
+
+    monkeypatch.setattr(os, "write", slow_write)
+    inbox.wake()
+    closing[0].join()
+    inbox.wake()
+    assert len(closing) == 1
+
+
 def test_what_has_ended_is_taken_once_and_in_order():
     inbox = Inbox()
     for each in "abc":

@@ -57,6 +57,7 @@ class Inbox:
             poll.register(self._read_fd, select.POLLIN)
         self._hinted: int | None = None
         self._rung = False
+        self._ringing = threading.Lock()
         self.threshold = 1
         """How many outcomes are worth waking for: more than one only while claimed work keeps the executors busy."""
         self.poked = True
@@ -93,9 +94,13 @@ class Inbox:
 
     def wake(self) -> None:
         """Wake the driver: something that it waits for is over."""
-        if not self._rung:
-            self._rung = True
-            os.write(self._write_fd, b"!")
+        if self._rung:
+            return
+        # Only the first that wakes it comes here. What is closed meanwhile may be another file's descriptor by the time of the write.
+        with self._ringing:
+            if not self._rung:
+                self._rung = True
+                os.write(self._write_fd, b"!")
 
     @property
     def hinted(self) -> bool:
@@ -133,7 +138,8 @@ class Inbox:
     def close(self) -> None:
         """Let go of the alarm and of the hints, and refuse checkpoints that are not written."""
         # First: a handler that ends late must not ring at what is closed, or is another's by now.
-        self._rung = self._closed = True
+        with self._ringing:
+            self._rung = self._closed = True
         self._refuse()
         for _, answer in self._unanswered:
             answer(Receipt.REFUSED)
