@@ -430,6 +430,11 @@ def test_templates_that_are_made_have_the_retries_that_are_passed(rota: Rota):
     assert rota.templates.get("daily-report").max_retries == 9
 
 
+def test_templates_that_are_made_have_the_delays_of_the_library(rota: Rota):
+    rota.store.import_monque([RECURRING], make_templates=True)
+    assert rota.templates.get("daily-report").backoff == Backoff(base=2, factor=2, cap=86_400, jitter=0.25)
+
+
 def test_importing_twice_adds_nothing_whatever_has_happened_meanwhile(heir: Rota):
     everything = [*SAMPLES, completed()]
     heir.store.import_monque(everything, with_completed=True)

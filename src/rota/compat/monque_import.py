@@ -23,6 +23,7 @@ from rota.faces.monque import (
     schedule_name_of,
     schedule_of,
 )
+from rota.model.backoff import DAY_S, Backoff
 from rota.model.call import NewJob
 from rota.model.checks import whole
 from rota.model.definitions import Template
@@ -35,6 +36,8 @@ from rota.schedule_edits import added
 
 BAD_SHOWN = 100
 """How many bad lines a report names; all are counted."""
+BACKOFF = Backoff(base=2, factor=2, cap=DAY_S, jitter=0.25)
+"""The delays of the library, for templates that the import creates."""
 LOOK = 1000
 """Documents between two calls of `progress`."""
 
@@ -71,7 +74,8 @@ def import_monque(
     if dry_run:
         task.rehearse(documents(), lambda job_id: store.job(job_id) is not None, lambda each: store.schedule(each) is not None)
         return task.report
-    _create_templates(ask, task.report.templates_made, who, {} if max_retries is None else {"max_retries": max_retries})
+    overrides = {"backoff": msgspec.to_builtins(BACKOFF)} | ({} if max_retries is None else {"max_retries": max_retries})
+    _create_templates(ask, task.report.templates_made, who, overrides)
     adopter_id = ask.session.ids.take(1, ask.now)[0]
     for chunk in task.chunks(documents(), ask.settings.bulk_chunk):
         _adopt_chunk(ask, task, chunk, adopter_id, who, timezone or "UTC")
