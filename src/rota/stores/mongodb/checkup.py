@@ -194,7 +194,7 @@ def _failover(server: Server, settings: Settings) -> Iterator[Finding]:
     election_s = config.get("settings", {}).get("electionTimeoutMillis", ELECTION_S * 1000) / 1000
     least_s = election_s + ELECTION_MARGIN_S
     if len(config["members"]) == 1:
-        yield ok("failover", "there is one server")
+        yield ok("failover", "one member: nothing to fail over to")
     elif settings.guard_s < least_s:
         text = f"workers stop their handlers after {settings.guard_s:g} s without a primary: an election may take {least_s:g} s"
         yield advice("failover", text, f"set lease_guard={least_s:g} and lease_ttl={1.5 * least_s:g} for every worker")
@@ -341,7 +341,7 @@ def _rights(server: Server) -> Iterator[Finding]:
     status = server.admin("connectionStatus", showPrivileges=True)["authInfo"]
     users = [user["user"] for user in status["authenticatedUsers"]]
     if not users:
-        yield ok("rights", "the server asks for no user: whoever reaches it can do everything")
+        yield ok("rights", "access control is off: every program that reaches the server can do everything")
         return
     lacks = {kind: _missing(server, status["authenticatedUserPrivileges"], kind) for kind in KINDS}
     able = [kind for kind, missing in lacks.items() if not missing]
