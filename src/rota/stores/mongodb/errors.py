@@ -46,6 +46,8 @@ INTERRUPTED = frozenset({11601, 11600, 262, CACHE_FULL})
 OLD_SNAPSHOT = frozenset({239, 246})
 """The moment that a read was to show is gone, or a collection was created after it."""
 DUPLICATE_KEY, VALIDATION = 11000, 121
+ENDED = frozenset({251, 290})
+"""The transaction is not there any more: nobody was in its way, but the server or an administrator ended it."""
 INVALID_SIZE = 10334
 GROWN = frozenset({17280, 17419, 17420})
 """An update made a document larger than 16 MB, or a key is too long for its index."""
@@ -119,7 +121,7 @@ def translate(error: Exception, address: Address) -> RotaError:
         case ConnectionFailure():
             return StoreUnavailable(_unreachable(said, where))
         case PyMongoError() if error.has_error_label(TRANSIENT):
-            return StoreBusy(f"this and another transaction in {where} were in each other's way: {said}. Repeat it")
+            return StoreBusy(_undone(error, said, where))
         case ConfigurationError() | InvalidOperation():
             return StoreUnusable(f"{where} can't be used: {said}")
         case _:
@@ -178,6 +180,13 @@ def first_line(error: Exception) -> str:
         # A batch has one for each document, which it repeats; the first is what it was broken off for.
         text = str(details.get("errmsg") or next((each["errmsg"] for each in details.get("writeErrors", ())), text))
     return " ".join(text.partition("\n")[0].partition(", Timeout: ")[0].split()).removesuffix(".")
+
+
+def _undone(error: PyMongoError, said: str, where: str) -> str:
+    if isinstance(error, OperationFailure) and error.code in ENDED:
+        remedy = "If it took longer than transactionLifetimeLimitSeconds (60 by default), do less in one call; otherwise repeat it"
+        return f"{where} ended this transaction: {said}. {remedy}"
+    return f"this and another transaction in {where} were in each other's way: {said}. Repeat it"
 
 
 def _unreachable(said: str, where: str) -> str:
