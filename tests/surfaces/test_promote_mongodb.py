@@ -198,3 +198,13 @@ def test_the_command_says_what_it_did_and_reopens(small, url, tmp_path):
     assert "is open again" in cli.ok("reopen", "--store", url)
     cli.ok("stats", "--store", url)
     cli.close()
+
+
+def test_a_password_in_a_url_of_mongodb_is_warned_of_with_a_remedy_that_works_there(tmp_path):
+    cli = Cli(tmp_path)
+    cli.env |= {"ROTA_BUSY_TIMEOUT": "0.1"}
+    warning = cli("stats", "--store", "mongodb://ada:s3cret@127.0.0.1:1/shop").stderr
+    assert "set $ROTA_STORE to the URL instead" in warning
+    assert "pgpass" not in warning
+    assert "s3cret" not in warning
+    cli.close()

@@ -52,7 +52,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     batch: Annotated[int, Doc("jobs claimed, promoted or ended in one turn, at most", 1, 10_000)] = 500
     linger: Annotated[float, Doc("how long a turn waits for more outcomes while claimed work remains", 0, 1)] = 0.004
     poll: Annotated[float, Doc("how often an idle worker looks for others' jobs where the system gives no hints", 0.001, 60)] = 0.025
-    poll_hinted: Annotated[float, Doc("the same where the system does (inotify, LISTEN): a lost hint costs this much", 0.001, 60)] = 0.25
+    poll_hinted: Annotated[
+        float, Doc("the same where the system does (inotify, LISTEN, change streams): a lost hint costs this much", 0.001, 60)
+    ] = 0.25
 
     shutdown_grace: Annotated[float, Doc("how long running jobs may finish after SIGTERM", 0)] = 30.0
     kill_grace: Annotated[float, Doc("between TERM and KILL of a handler process that is cancelled", 0)] = 2.0

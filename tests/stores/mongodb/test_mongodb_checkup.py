@@ -203,6 +203,13 @@ def test_rights_are_those_of_the_user(guarded, user, state, words):
         one(look(store, "rights"), state, words)
 
 
+def test_what_a_user_may_not_look_at_is_said_in_one_sentence(guarded):
+    with closing(MongoStore(guarded.url(GUARDED, "nobody"), Settings())) as store:
+        (found,) = look(store, "outbox")
+    assert "to execute find on outbox. `rota grants` prints the role that a user needs" in found.text
+    assert not [word for word in ("lsid", "$clusterTime", "full error") if word in found.text]
+
+
 def test_a_worker_is_not_told_of_problems_that_it_may_not_look_at(guarded):
     with closing(MongoStore(guarded.url(GUARDED, "worker"), Settings())) as store:
         found = {finding.name: finding for finding in look(store)}

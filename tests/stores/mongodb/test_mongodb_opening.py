@@ -12,7 +12,7 @@ from rota.errors import InvalidOption, RotaError, StoreError, StoreUnavailable, 
 from rota.stores.mongodb import MongoStore
 from rota.stores.mongodb.address import address
 from tests.stores.desk import Desk
-from tests.support.mongodb import make_set, shared_set
+from tests.support.mongodb import GuardedSet, make_set, shared_set
 
 PASSWORD = "s3cr-t.PW"
 QUICK = Settings(busy_timeout=0.5)
@@ -57,6 +57,7 @@ def database(servers):
         (f"mongodb://u:{PASSWORD}@h:99999/a", "can't be read"),
         (f"mongodb://u:{PASSWORD}@h/a?w=-1", "can't be read"),
         (f"mongodb://u:{PASSWORD}@h/a?tls=true&tlsCertificateKeyFile=/nowhere", "names a file that can't be read: /nowhere"),
+        (f"mongodb://u:x?{PASSWORD.replace('.', '')}=1@h/a", "can't be read"),
         ("mongodb:///a", "can't be read"),
         ("mongodb://h/a$b", "can't be read"),
         ("mongodb://h/a.b", "names a collection"),
@@ -68,6 +69,7 @@ def database(servers):
 def test_a_url_that_can_be_no_store_is_refused_without_its_password(url, why):
     with pytest.raises(InvalidOption, match=why) as refused:
         address(url)
+    assert PASSWORD.replace(".", "") not in str(refused.value)
     assert PASSWORD not in "".join(traceback.format_exception(refused.value))
 
 
@@ -85,6 +87,29 @@ def test_a_server_that_is_away_is_named_without_the_password(caplog, opened):
         opened(f"mongodb://u:{PASSWORD}@127.0.0.1:1/a")
     assert PASSWORD not in "".join(traceback.format_exception(lost.value)) + caplog.text
     assert "Topology" not in str(lost.value)
+
+
+def test_a_set_of_another_name_is_refused_with_the_name_and_the_remedy(servers, opened):
+    with pytest.raises(StoreUnavailable, match="is not a member of a replica set called 'other': check replicaSet in the URL") as lost:
+        opened(servers.url("a").replace("replicaSet=rs0", "replicaSet=other"))
+    assert "running" not in str(lost.value)
+
+
+def test_an_option_that_does_not_exist_is_named_but_not_its_value():
+    with pytest.raises(InvalidOption, match="the store's URL has an option 'retrywrite' that MongoDB's driver does not know") as refused:
+        address(f"mongodb://u:{PASSWORD}@h/a?retryWrite={PASSWORD}")
+    assert PASSWORD not in "".join(traceback.format_exception(refused.value))
+
+
+def test_who_says_no_name_to_a_server_that_wants_one_is_told_to(tmp_path_factory, opened):
+    guarded = GuardedSet(tmp_path_factory.mktemp("guarded"))
+    guarded.start()
+    try:
+        with pytest.raises(StoreUnusable, match="wants a user and a password: set ROTA_STORE to mongodb://user:password@") as refused:
+            opened(guarded.url("a").replace("root:root@", "").replace("authSource", "appName"))
+        assert "rota grants" not in str(refused.value)
+    finally:
+        guarded.throw_away()
 
 
 def test_a_name_that_dns_does_not_know_is_refused(opened):

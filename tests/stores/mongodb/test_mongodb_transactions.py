@@ -304,6 +304,22 @@ def test_an_error_of_the_work_is_the_callers_and_undoes_all(store):
     assert Desk(store).late() == 0
 
 
+def test_a_transaction_that_the_server_ended_says_that_it_may_have_been_too_long(maker, store):
+    def work(db):
+        db.update("meta", {"_id": "late_results"}, {"$inc": {"value": 1}})
+        with maker.servers.client() as client:
+            client.admin.command("killSessions", [{"id": db.session.session_id["id"]}])
+        db.update("meta", {"_id": "late_results"}, {"$inc": {"value": 1}})
+
+    impatient = MongoStore(maker.servers.url(maker.database), Settings(busy_timeout=0.2))
+    try:
+        with pytest.raises(StoreBusy, match=r"ended this transaction: .* longer than transactionLifetimeLimitSeconds .* less in one call"):
+            impatient._write(work)
+    finally:
+        impatient.close()
+    assert Desk(store).late() == 0
+
+
 def test_a_store_that_was_closed_says_so(store):
     store.close()
     with pytest.raises(StoreError, match="is closed"):

@@ -18,6 +18,7 @@ OF_SERVER = ("admin", "config", "local")
 NAME_BYTES = 63
 """The longest name of a database."""
 UNREADABLE = "the store's URL can't be read: use mongodb://user@host:27017/database?replicaSet=rs0, special characters percent-encoded"
+_OPTION = re.compile(r"Unknown option: (\w+)\.")
 _CREDENTIALS = re.compile(r"^(mongodb(?:\+srv)?://)(?:([^@/?]*)@)?([^/?]*)(/[^?]*)?")
 
 
@@ -54,8 +55,8 @@ def address(url: str) -> Address:
         # A name in DNS is looked up when the client connects, not here.
         plain = url.replace("mongodb+srv://", "mongodb://", 1)
         read = uri_parser.parse_uri(plain, warn=False)
-    except (PyMongoError, ValueError):
-        raise InvalidOption(UNREADABLE) from None
+    except (PyMongoError, ValueError) as error:
+        raise InvalidOption(_unreadable(url, str(error))) from None
     except OSError as error:
         raise InvalidOption(f"the store's URL names a file that can't be read: {error.filename}: {error.strerror}") from None
     if read.get("collection"):
@@ -68,3 +69,11 @@ def address(url: str) -> Address:
         )
     user = f"{parts[2].partition(':')[0]}@" if parts[2] else ""
     return Address(secret=url, shown=f"{parts[1]}{user}{parts[3]}/{database}", database=database, password=read.get("password") or "")
+
+
+def _unreadable(url: str, said: str) -> str:
+    """Name an option that does not exist, unless a password with an unencoded question mark looks like one."""
+    unknown = _OPTION.match(said)
+    if unknown is None or "@" in url.partition("?")[2]:
+        return UNREADABLE
+    return f"the store's URL has an option {unknown[1]!r} that MongoDB's driver does not know: correct or remove it"

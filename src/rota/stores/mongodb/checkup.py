@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 from bson import json_util
 from pymongo import MongoClient, uri_parser
-from pymongo.errors import OperationFailure, PyMongoError
+from pymongo.errors import OperationFailure
 
-from rota.errors import StoreUnusable
+from rota.errors import RotaError, StoreUnusable
 from rota.model.findings import Finding, advice, look_at, ok, problem, size_text, span_text
 from rota.model.settings import Settings
 from rota.model.values import SECOND, Instant
@@ -19,7 +19,7 @@ from rota.stores import paths, permissions
 from rota.stores.mongodb.address import Address
 from rota.stores.mongodb.db import Db
 from rota.stores.mongodb.documents import Document
-from rota.stores.mongodb.errors import ATLAS_ERROR, UNAUTHORIZED
+from rota.stores.mongodb.errors import ATLAS_ERROR, UNAUTHORIZED, translated
 from rota.stores.mongodb.grants import KINDS, OWNER, wanted
 from rota.stores.mongodb.schema import COLLECTIONS, INDEXES, RULES, VERSION, Index
 from rota.stores.mongodb.transaction import server_time
@@ -75,7 +75,13 @@ def checkup(
         "webhooks": partial(repair.webhooks, db, settings, now),
         "rows": partial(repair.rows, db, full=full),
     }
-    return look_at(checks, (PyMongoError, OSError))
+    return look_at({name: partial(_in_words, where, check) for name, check in checks.items()}, (RotaError, OSError))
+
+
+def _in_words(where: Address, check: Callable[[], Iterator[Finding]]) -> list[Finding]:
+    """Make a look; what the driver says of a failure, with all of the command and of its answer, becomes one sentence."""
+    with translated(where):
+        return list(check())
 
 
 def _if_allowed(name: str, check: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
@@ -194,7 +200,7 @@ def _failover(server: Server, settings: Settings) -> Iterator[Finding]:
     election_s = config.get("settings", {}).get("electionTimeoutMillis", ELECTION_S * 1000) / 1000
     least_s = election_s + ELECTION_MARGIN_S
     if len(config["members"]) == 1:
-        yield ok("failover", "there is one server")
+        yield ok("failover", "one member: nothing to fail over to")
     elif settings.guard_s < least_s:
         text = f"workers stop their handlers after {settings.guard_s:g} s without a primary: an election may take {least_s:g} s"
         yield advice("failover", text, f"set lease_guard={least_s:g} and lease_ttl={1.5 * least_s:g} for every worker")
@@ -341,7 +347,7 @@ def _rights(server: Server) -> Iterator[Finding]:
     status = server.admin("connectionStatus", showPrivileges=True)["authInfo"]
     users = [user["user"] for user in status["authenticatedUsers"]]
     if not users:
-        yield ok("rights", "the server asks for no user: whoever reaches it can do everything")
+        yield ok("rights", "access control is off: every program that reaches the server can do everything")
         return
     lacks = {kind: _missing(server, status["authenticatedUserPrivileges"], kind) for kind in KINDS}
     able = [kind for kind, missing in lacks.items() if not missing]

@@ -36,6 +36,8 @@ from rota.stores.mongodb.address import Address
 
 _COMMAND = re.compile(r'execute command \{ (\w+): "([^"]*)".*')
 """What a refusal repeats of a command: all of it, with the session and the time of the cluster."""
+_OTHER_SET = re.compile(r'No replica set members available for replica set name "([^"]*)"')
+"""Servers answer, but none belongs to the set that the URL names."""
 TRANSIENT, UNKNOWN_COMMIT = "TransientTransactionError", "UnknownTransactionCommitResult"
 UNAUTHORIZED, AUTHENTICATION_FAILED, ATLAS_ERROR = 13, 18, 8000
 BAD_VALUE, CACHE_FULL = 2, 388
@@ -44,6 +46,8 @@ INTERRUPTED = frozenset({11601, 11600, 262, CACHE_FULL})
 OLD_SNAPSHOT = frozenset({239, 246})
 """The moment that a read was to show is gone, or a collection was created after it."""
 DUPLICATE_KEY, VALIDATION = 11000, 121
+ENDED = frozenset({251, 290})
+"""The transaction is not there any more: nobody was in its way, but the server or an administrator ended it."""
 INVALID_SIZE = 10334
 GROWN = frozenset({17280, 17419, 17420})
 """An update made a document larger than 16 MB, or a key is too long for its index."""
@@ -115,9 +119,9 @@ def translate(error: Exception, address: Address) -> RotaError:
         case OperationFailure(code=code) if code in OLD_SNAPSHOT or code in INTERRUPTED:
             return StoreBusy(f"{where} could not finish a read or write: {said}. Repeat it")
         case ConnectionFailure():
-            return StoreUnavailable(f"{where} can't be reached: {said}. Check that the replica set is running and has a primary")
+            return StoreUnavailable(_unreachable(said, where))
         case PyMongoError() if error.has_error_label(TRANSIENT):
-            return StoreBusy(f"this and another transaction in {where} were in each other's way: {said}. Repeat it")
+            return StoreBusy(_undone(error, said, where))
         case ConfigurationError() | InvalidOperation():
             return StoreUnusable(f"{where} can't be used: {said}")
         case _:
@@ -178,7 +182,22 @@ def first_line(error: Exception) -> str:
     return " ".join(text.partition("\n")[0].partition(", Timeout: ")[0].split()).removesuffix(".")
 
 
+def _undone(error: PyMongoError, said: str, where: str) -> str:
+    if isinstance(error, OperationFailure) and error.code in ENDED:
+        remedy = "If it took longer than transactionLifetimeLimitSeconds (60 by default), do less in one call; otherwise repeat it"
+        return f"{where} ended this transaction: {said}. {remedy}"
+    return f"this and another transaction in {where} were in each other's way: {said}. Repeat it"
+
+
+def _unreachable(said: str, where: str) -> str:
+    if (name := _OTHER_SET.search(said)) is not None:
+        return f"{where} is not a member of a replica set called '{name[1]}': check replicaSet in the URL"
+    return f"{where} can't be reached: {said}. Check that the replica set is running and has a primary"
+
+
 def _refusal(code: int | None, said: str, where: str) -> str:
+    if code == UNAUTHORIZED and said.endswith("requires authentication"):
+        return f"{where} wants a user and a password: set ROTA_STORE to mongodb://user:password@…; authSource names the user's database"
     if code == UNAUTHORIZED:
         shortly = _COMMAND.sub(r"execute \1 on \2", said)
         return f"this user may not do that in {where}: {shortly}. `rota grants` prints the role that a user needs"

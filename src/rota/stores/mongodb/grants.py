@@ -103,7 +103,7 @@ OWNER = (
 def statements(kind: str, role: str, database: str) -> list[str]:
     """Return what mongosh runs to create or update a role of one of `KINDS`. Run twice, it changes nothing more."""
     if kind not in KINDS:
-        raise InvalidOption(f"{kind!r} is no kind of role: give {', '.join(KINDS[:-1])} or {KINDS[-1]}")
+        raise InvalidOption(f"{kind!r} is not a kind of role: use {', '.join(KINDS[:-1])} or {KINDS[-1]}")
     if not PLAIN_ROLE.fullmatch(role):
         raise InvalidOption(f"{role!r} is not the name of a role: letters, digits, _ and -, at most 63, no digit first")
     there = f"db.getSiblingDB({_text(database)})"

@@ -115,7 +115,7 @@ MARKS: dict[str, Right] = {
 def statements(kind: str, role: str, schema: str) -> list[str]:
     """Return the GRANTs that let a role be a worker, a submitter or a reader. Given twice they change nothing more."""
     if kind not in KINDS:
-        raise InvalidOption(f"{kind!r} is no kind of role: give {', '.join(KINDS[:-1])} or {KINDS[-1]}")
+        raise InvalidOption(f"{kind!r} is not a kind of role: use {', '.join(KINDS[:-1])} or {KINDS[-1]}")
     if not PLAIN_ROLE.fullmatch(role):
         raise InvalidOption(f"{role!r} is not the name of a role: letters, digits, _, $ and -, at most 63, no digit first")
     return [f'GRANT USAGE ON SCHEMA "{schema}" TO "{role}";', *(_statement(grant, role, schema) for grant in RIGHTS[kind])]

@@ -33,10 +33,12 @@ class Commands(TyperGroup):
         for each in args:
             if any("\ud800" <= letter <= "\udfff" for letter in each):
                 raise typer.BadParameter(f"{each!r} is not UTF-8: give it in the encoding of this terminal")
-        if any("://" in each and has_password(each) for each in args):
+        exposed = [each for each in args if "://" in each and has_password(each)]
+        if exposed:
+            file = ", and put the password into ~/.pgpass" if any("postgres" in each.partition("://")[0] for each in exposed) else ""
             typer.echo(
                 "warning: a password on the command line can be read by everybody on this machine (ps): "
-                "give the URL in $ROTA_STORE, and the password in ~/.pgpass",
+                f"set $ROTA_STORE to the URL instead{file}",
                 err=True,
             )
         named = args[: args.index("--")] if "--" in args else args
