@@ -437,3 +437,21 @@ def test_a_member_cancelled_after_those_before_it_ended_lets_the_next_one_start(
     desk.end(desk.claim_one(), DEAD)
     cancel(desk, rows[1].job_id)
     assert [job.job_id for job in desk.claim(9)] == [rows[2].job_id]
+
+
+def test_members_of_a_large_group_are_added_together_each_with_its_place(desk):
+    rows = [desk.row(("a", "b")[place % 2], delay=place % 3) for place in range(600)]
+    rows[7].unique_key = "k"
+    members = desk.grouped(rows, "parallel").members
+    assert [member.sequence_number for member in members] == list(range(1, 601))
+    assert [inside(member.root_id) for member in members] == [row.job_id for row in rows]
+    assert [member.status for member in members[:3]] == ["QUEUED", "PENDING", "PENDING"]
+
+
+def test_a_member_whose_id_is_taken_refuses_the_group(desk):
+    taken = desk.add()
+    rows = [desk.row() for _ in range(5)]
+    rows[2].job_id = taken
+    with pytest.raises(GroupRefused):
+        desk.grouped(rows, "parallel")
+    assert desk.store.groups(limit=10) == []

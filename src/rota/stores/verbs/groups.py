@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from itertools import groupby
 from typing import TypeAlias
 
 from rota.errors import GroupRefused, NotFound
@@ -40,20 +42,24 @@ def add_group(db: Db, group: NewGroup, *, actor: Actor, now: Instant) -> None:
     )
     before: str | None = None
     doomed: list[tuple[Doom, list[int]]] = []
-    for sequence_number, member in enumerate(group.members, 1):
-        after = before if group.mode is Mode.SEQUENTIAL else None
-        if isinstance(member, NewRow):
-            taken = _add_new(db, group, member, now, sequence_number=sequence_number, after=after)
-            before = taken.enqueued[0].root_id
-            doomed += taken.doomed
-        else:
-            before = _join(db, group, member, now, sequence_number=sequence_number, after=after)
+    for is_new, members in groupby(enumerate(group.members, 1), key=lambda member: isinstance(member[1], NewRow)):
+        if is_new and group.mode is Mode.PARALLEL:
+            doomed += _add_all(db, group, members, now)
+            continue
+        for sequence_number, member in members:
+            after = before if group.mode is Mode.SEQUENTIAL else None
+            if isinstance(member, NewRow):
+                taken = _add_new(db, group, member, now, sequence_number=sequence_number, after=after)
+                before = taken.enqueued[0].root_id
+                doomed += taken.doomed
+            else:
+                before = _join(db, group, member, now, sequence_number=sequence_number, after=after)
     if before is not None and group.mode is Mode.SEQUENTIAL and not all(isinstance(member, NewRow) for member in group.members):
         # Nobody waits for a new job yet, but jobs that were there may wait for each other: looked at once, from the last one up.
         edges.refuse_circle(db, before)
     if group.then is not None:
         group.then.follows = group.group_id
-        doomed += _added(db, group.then, now).doomed
+        doomed += _added(db, [group.then], now).doomed
     # Only now that all are there can the group's rule apply to the rest of them.
     end_doomed(db, doomed, now)
 
@@ -178,17 +184,28 @@ def _places(db: Db, root_id: str, after: tuple[int, int], limit: int) -> list[Pl
     return found
 
 
+def _add_all(db: Db, group: NewGroup, members: Iterable[tuple[int, NewRow | str]], now: Instant) -> list[tuple[Doom, list[int]]]:
+    """Add new members that do not wait for each other; return those that must end at once."""
+    rows: list[NewRow] = []
+    for sequence_number, row in members:
+        assert isinstance(row, NewRow)  # noqa: S101 - the caller looked
+        row.group_id, row.sequence_number, row.after = group.group_id, sequence_number, None
+        rows.append(row)
+    return _added(db, rows, now).doomed
+
+
 def _add_new(db: Db, group: NewGroup, row: NewRow, now: Instant, *, sequence_number: int, after: str | None) -> Taken:
     row.group_id = group.group_id
     row.sequence_number = sequence_number
     row.after = after
-    return _added(db, row, now)
+    return _added(db, [row], now)
 
 
-def _added(db: Db, row: NewRow, now: Instant) -> Taken:
-    taken = take_in(db, [row], now)
-    if taken.enqueued[0].existing:
-        raise GroupRefused(f"unique key {row.unique_key!r} is held by a job outside this group: wait for its end, or leave the key out")
+def _added(db: Db, rows: Sequence[NewRow], now: Instant) -> Taken:
+    taken = take_in(db, rows, now)
+    for row, one in zip(rows, taken.enqueued, strict=True):
+        if one.existing:
+            raise GroupRefused(f"unique key {row.unique_key!r} is held by a job outside this group: wait for its end, or leave the key out")
     return taken
 
 

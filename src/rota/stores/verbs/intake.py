@@ -132,6 +132,8 @@ class _Intake:
         return self._taken
 
     def _way(self, row: NewRow) -> Callable[[list[NewRow]], list[Enqueued]]:
+        if queue.is_member(row):
+            return self._members
         if not queue.is_uniform(row):
             return self._by_key if queue.is_single(row) else self._each
         return self._children if row.depends_on else self._plain
@@ -145,6 +147,18 @@ class _Intake:
         try:
             with self._db.savepoint(("jobs", *(row.job_id for row in rows))):
                 added = queue.add_plain(self._db, rows, self._now, self._number, base=self._base)
+        except self._db.conflict:
+            return self._each(rows)
+        self._number = None
+        return added
+
+    def _members(self, rows: list[NewRow]) -> list[Enqueued]:
+        """Write members of a group at once, each with its place there."""
+        if len(rows) == 1:
+            return self._each(rows)
+        try:
+            with self._db.savepoint(("members", *(row.job_id for row in rows))):
+                added = queue.add_members(self._db, rows, self._now, self._number)
         except self._db.conflict:
             return self._each(rows)
         self._number = None

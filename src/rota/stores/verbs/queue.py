@@ -102,6 +102,12 @@ def is_single(row: NewRow) -> bool:
     return row.webhook is None and not (row.depends_on or row.is_tied)
 
 
+def is_member(row: NewRow) -> bool:
+    """Say whether a row is tied to its group alone, and waits for none of its members."""
+    tied = row.after or row.follows or row.job_hash or row.submit_limit is not None or row.schedule_id or row.depends_on
+    return bool(row.group_id) and not (tied or row.unique_key or row.chosen or row.webhook)
+
+
 def stands_alone(row: NewRow) -> bool:
     """Say whether nothing but one with the same id or key can stand in a row's way."""
     return not (row.depends_on or row.is_tied)
@@ -269,6 +275,14 @@ def add_each(db: Db, rows: Sequence[NewRow], now: Instant, number: int | None = 
         Enqueued(row.job_id, row.job_id, own, value["status"], max(0, value["position"]), existing=False)
         for row, own, value in zip(rows, db.added_each(values), values, strict=True)
     ]
+
+
+def add_members(db: Db, rows: list[NewRow], now: Instant, number: int | None) -> list[Enqueued]:
+    """Write members of one group, as `add_each` does, in parts that a statement can take."""
+    added: list[Enqueued] = []
+    for part in _parts(rows):
+        added += add_each(db, part, now, None if added else number)
+    return added
 
 
 def _lane_of(db: Db, row: NewRow, lanes: dict[tuple[str, str, str], int]) -> int:
