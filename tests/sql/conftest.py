@@ -69,6 +69,12 @@ def world(request, tmp_path_factory):
 
 
 @pytest.fixture
+def settings() -> Settings:
+    """Those of a store that need not outlive the machine: a commit to a SQLite file doesn't wait for the disk."""
+    return Settings(synchronous="NORMAL")
+
+
+@pytest.fixture
 def where(url: str) -> str:
     """The name of an empty store of each kind."""
     return url

@@ -16,7 +16,7 @@ from tests.sql.generated import Statements
 from tests.support.proof import proving, size
 
 SEED = Random().getrandbits(32) if proving() else 11
-COUNT = size(250, prove=5_000)
+COUNT = size(80, prove=5_000)
 CANARY = "zebra-canary"
 QUERIES = (
     "SELECT * FROM sys.jobs",

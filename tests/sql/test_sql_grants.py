@@ -18,7 +18,7 @@ from tests.support.keys import key_file
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
-    return Settings(master_key_file=str(key_file(tmp_path)))
+    return Settings(master_key_file=str(key_file(tmp_path)), synchronous="NORMAL")
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
@@ -13,6 +14,7 @@ import pytest
 from rota import Rota
 from rota.errors import SqlError
 from rota.sql.tokens import SqlToken, TokenKind, tokens_of
+from tests.stores.makers import MAKERS
 from tests.support.prepared import prepare
 from tests.support.proof import proving, size
 
@@ -74,6 +76,14 @@ def filled(tmp_path_factory):
     rota.close()
 
 
+@pytest.fixture(scope="module", params=MAKERS, ids=lambda maker: maker.name)
+def shared(request, tmp_path_factory):
+    """A Rota on each store, which no input changes."""
+    with closing(request.param(tmp_path_factory.mktemp("malformed"))) as maker, closing(Rota(maker.url, seed=7)) as rota:
+        rota.job(name="work")(lambda: None)
+        yield rota
+
+
 def error_of(rota: Rota, text: str) -> SqlError:
     with pytest.raises(SqlError) as caught:
         rota.sql(text)
@@ -95,14 +105,16 @@ def test_the_table_has_all_inputs_of_the_specification():
 
 
 @pytest.mark.parametrize("number", TABLE)
-def test_a_malformed_input_is_refused_with_its_place_its_code_and_its_words(rota, number):
-    rota.job(name="work")(lambda: None)
+def test_a_malformed_input_is_refused_with_its_place_its_code_and_its_words(shared, number):
+    assert shared.sql("SHOW JOBS")[0].rows == (), "the inputs before have left nothing behind"
     if number in NEEDED:
-        rota.sql(NEEDED[number])
-    before = rota.sql("SHOW JOBS")[0].rows
+        shared.sql(NEEDED[number])
+    before = shared.sql("SHOW JOBS")[0].rows
     wanted = TABLE[number]
-    check(error_of(rota, wanted.text), wanted, wanted.text, wanted.offset)
-    assert rota.sql("SHOW JOBS")[0].rows == before
+    check(error_of(shared, wanted.text), wanted, wanted.text, wanted.offset)
+    assert shared.sql("SHOW JOBS")[0].rows == before
+    for job in reversed(re.findall(r"CREATE JOB (\w+)", NEEDED.get(number, ""))):
+        shared.sql(f"DROP JOB {job}")
 
 
 # ---- varied -----------------------------------------------------------------------------------------------------------

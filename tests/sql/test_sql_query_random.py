@@ -17,7 +17,7 @@ from tests.sql.generated_queries import Generator
 from tests.sql.world import ADMIN, MANAGER, READERS, REFUSED, USER, reference
 from tests.support.proof import size
 
-QUERIES = size(40, prove=2_000)
+QUERIES = size(15, prove=2_000)
 """For each of three actors, with few and with many jobs, on each store: 12,000 on a store at full size."""
 
 

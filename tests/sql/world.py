@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import cache
 from random import Random
 from typing import Any
 from uuid import UUID, uuid5
@@ -165,10 +166,15 @@ def ms(value: int | None) -> int | None:
     return None if value is None else value // 1000
 
 
+@cache
+def _sqlite() -> apsw.Connection:
+    return apsw.Connection(":memory:")
+
+
 def ts(value: int | None) -> str | None:
     if value is None:
         return None
-    ((text,),) = apsw.Connection(":memory:").execute("SELECT strftime('%Y-%m-%dT%H:%M:%S', ?, 'unixepoch')", (value // 1_000_000,))
+    ((text,),) = _sqlite().execute("SELECT strftime('%Y-%m-%dT%H:%M:%S', ?, 'unixepoch')", (value // 1_000_000,))
     return f"{text}.{value % 1_000_000:06d}Z"
 
 
