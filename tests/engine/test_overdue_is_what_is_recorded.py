@@ -27,7 +27,7 @@ pytestmark = pytest.mark.prove
 START = datetime(2026, 3, 27, 21, 58, 30, tzinfo=UTC)
 """A day before the clocks of Europe jump, and eight before that of Lord Howe goes back by half an hour."""
 DAYS_OFF = {date(2026, 3, 28), date(2026, 3, 30), date(2026, 3, 31), date(2026, 4, 20)}
-EXAMPLES = {"sqlite": size(30, prove=1000), "postgres": size(6, prove=200), "mongodb": size(4, prove=100)}
+EXAMPLES = {"sqlite": size(30, prove=1000), "postgres": size(4, prove=200), "mongodb": size(3, prove=100)}
 ROWS_MAX = 100_000
 
 TIMES = st.one_of(

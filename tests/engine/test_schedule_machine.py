@@ -424,5 +424,5 @@ class MongoMachine(Machine):
 
 
 # A step costs ten times as much there, and the verbs between the statements are the same.
-MongoMachine.TestCase.settings = settings(Machine.TestCase.settings, max_examples=size(5, prove=100))
+MongoMachine.TestCase.settings = settings(Machine.TestCase.settings, max_examples=size(3, prove=100))
 test_every_due_time_has_one_fate_on_mongodb = MongoMachine.TestCase

@@ -32,12 +32,12 @@ def fill(desk):
     desk.claim(200, types=TYPES[:5])
 
 
-def fill_schedules(desk):
+def fill_schedules(desk, templates=50, schedules=200):
     """Some that have fired, some that wait for others, some that run."""
     parent = desk.schedule("parent", state=ScheduleState.DISABLED)
-    for index in range(50):
+    for index in range(templates):
         desk.template(f"template{index}")
-    for index in range(200):
+    for index in range(schedules):
         desk.schedule(f"s{index}", overlap=Overlap.ALLOW, depends_on=("parent",) if index % 4 == 0 else ())
     for _ in range(5):
         desk.pass_time(60)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -71,8 +72,14 @@ class QueueMachine(RuleBasedStateMachine):
         self.held = {}
         self.paused = set()
         self.ended = {}
+        self.chains, self.runs = {}, {}
+        """How jobs were when their chain or their run was read last: each is read again when they have changed, and at the end."""
 
     def teardown(self):
+        self.chains.clear()
+        self.a_chain_has_at_most_one_live_job_and_it_is_its_tail()
+        self.runs.clear()
+        self.a_run_is_there_exactly_if_the_job_started_and_ends_with_it()
         counted, real = self.maker.totals()
         self.maker.close()
         shutil.rmtree(self.folder)
@@ -314,7 +321,11 @@ class QueueMachine(RuleBasedStateMachine):
 
     @invariant()
     def a_chain_has_at_most_one_live_job_and_it_is_its_tail(self):
-        for root in {job.root for job in self.model.jobs.values()}:
+        states = defaultdict(list)
+        for job in self.model.jobs.values():
+            states[job.root].append(job.status)
+        for root in [root for root, found in states.items() if self.chains.get(root) != found]:
+            self.chains[root] = states[root]
             chain = self.desk.store.chain(root)
             assert all(job.status.ended for job in chain[:-1])
             assert [job.attempt for job in chain] == list(range(1, len(chain) + 1))
@@ -323,6 +334,9 @@ class QueueMachine(RuleBasedStateMachine):
     @invariant()
     def a_run_is_there_exactly_if_the_job_started_and_ends_with_it(self):
         for job_id, model in self.model.jobs.items():
+            if self.runs.get(job_id) == (state := (model.started, model.status)):
+                continue
+            self.runs[job_id] = state
             run = self.desk.store.run(job_id)
             assert (run is not None) is model.started
             if run is not None:

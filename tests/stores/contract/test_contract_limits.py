@@ -21,6 +21,7 @@ from rota.model.decide import Completed, Crashed, Failed, Interrupted, Released
 from rota.model.templates import Rate
 from rota.model.values import SECOND
 from rota.ports.turns import Counting, Starts
+from rota.stores.verbs import limits, turn
 from tests.stores.desk import ANNA, Desk, inside
 from tests.stores.makers import SqliteMaker
 from tests.support.proof import size
@@ -484,17 +485,18 @@ def test_a_clock_that_steps_back_a_little_lets_no_more_start(desk):
     assert office.take() == []
 
 
-def test_a_rate_of_many_never_lets_more_start_than_it_says(desk):
-    rate = Rate(1200, 600.0)
+def test_a_rate_of_many_never_lets_more_start_than_it_says(desk, monkeypatch):
+    monkeypatch.setattr(limits, "STEPS_MAX", 100)
+    rate = Rate(120, 600.0)
     office = Office(desk, rates={"t": rate})
-    desk.several(2000)
+    desk.several(200)
     moments = []
-    for _ in range(130):
-        moments += [desk.now] * len(office.take(40))
-        desk.advance(10)
+    for _ in range(44):
+        moments += [desk.now] * len(office.take(12))
+        desk.advance(30)
     windows = [sum(start - rate.window < each <= start for each in moments) for start in set(moments)]
     assert max(windows) <= rate.count
-    assert len(moments) == 2000
+    assert len(moments) == 200
 
 
 def test_a_rate_and_a_limit_of_one_template_hold_together(desk):
@@ -515,14 +517,17 @@ def test_a_rate_and_a_limit_of_one_template_hold_together(desk):
 @pytest.mark.parametrize(
     "world", [{"suspended": frozenset({"loud"})}, {"organization_limits": {"loud": 0}}, {"template_limits": {"u": 0}}], ids=str
 )
-def test_many_blocked_jobs_at_the_head_do_not_stop_the_rest(desk, world):
+def test_many_blocked_jobs_at_the_head_do_not_stop_the_rest(desk, monkeypatch, world):
+    # A tenth of what a turn looks at and parks, and a tenth of the jobs.
+    monkeypatch.setattr(turn, "RUN_LEAST", turn.RUN_LEAST // 10)
+    monkeypatch.setattr(turn, "RUN_MAX", turn.RUN_MAX // 10)
     office = Office(desk, **world)
-    desk.put(*(desk.row("u", organization_id="loud", priority=75) for _ in range(10_000)))
+    desk.put(*(desk.row("u", organization_id="loud", priority=75) for _ in range(1000)))
     quiet = desk.several(3, priority=25)
     turns = 0
     while not office.running:
         turns += 1
-        turned = office.turn(3)
+        turned = office.turn(3, limit=50)
         assert turned.claimed or turned.unfinished
     assert set(office.running) == set(quiet)
     assert turns <= 4

@@ -16,6 +16,7 @@ from rota.ports.store import Where
 from rota.ports.turns import Choice
 from tests.stores.desk import ANNA, START, Desk, inside
 from tests.support.proof import size
+from tests.support.waiting import eventually
 
 
 def found(desk, limit=100, before=None, **where):
@@ -276,12 +277,12 @@ def test_a_chain_is_found_by_its_root_and_a_dead_letter_that_was_retried_is_none
 def test_many_jobs_are_paged_without_gap_or_repeat_while_others_write(desk):
     """The pages show what was there at the first look, and nothing twice; others enqueue, claim, end and cancel meanwhile."""
     row = desk.row("old", delay=1e6)
-    wanted, many = set(), size(20_000, prove=200_000)
+    wanted, many, page_size = set(), size(2_000, prove=200_000), size(100, prove=1000)
     for _ in range(many // 1000):
         rows = [msgspec.structs.replace(row, job_id=job_id) for job_id in desk.ids.take(1000, desk.now)]
         wanted |= {each.number for each in desk.put(*rows)}
     assert len(wanted) == many
-    other, stop = Desk(desk.store), threading.Event()
+    other, stop, written = Desk(desk.store), threading.Event(), []
     other.ids = UuidV7(Random(99))
 
     def write():
@@ -289,15 +290,19 @@ def test_many_jobs_are_paged_without_gap_or_repeat_while_others_write(desk):
             cancelled, *_ = other.several(20, "new")
             other.store.cancel(cancelled, actor=ANNA, now=other.now)
             other.done(*other.claim(10, types=["new"]))
+            written.append(cancelled)
 
     writer = threading.Thread(target=write)
     writer.start()
     try:
         for filters in ({}, {"job_type": "old"}):
             seen, cursor = [], max(wanted) + 1
-            while page := desk.store.find(Where(**filters), limit=1000, before=cursor):
+            while page := desk.store.find(Where(**filters), limit=page_size, before=cursor):
                 seen += [number for number, _ in page]
                 cursor = page[-1][0]
+                if len(seen) == 3 * page_size:
+                    there = len(written)
+                    eventually(lambda there=there: len(written) > there + 1, what="what others write between two pages")
             assert len(seen) == len(set(seen)) == many
             assert set(seen) == wanted
     finally:

@@ -137,7 +137,7 @@ def work(url):
         rota.store.purge()
     with closing(MongoStore(url, Settings())) as store:
         desk = Timekeeper(store)
-        fill_schedules(desk)
+        fill_schedules(desk, templates=5, schedules=20)
         queue(desk)
 
 

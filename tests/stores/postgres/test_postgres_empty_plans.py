@@ -18,6 +18,12 @@ class EmptyMaker(PostgresMaker):
     schema = "rota_empty"
 
 
+class PlannedMaker(PostgresMaker):
+    """A store that stays empty: who looks at plans changes nothing in it."""
+
+    schema = "rota_planned"
+
+
 def work(desk):
     """Do a little of everything that a turn does: dependencies, a group, a retry, a cancel."""
     desk.several(3)
@@ -34,9 +40,8 @@ def work(desk):
         desk.done(*desk.claim(10, types=("t", "child", "g")))
 
 
-def known_empty(folder):
-    """Return the maker of a store of which PostgreSQL knows that it is empty, however many pages it has: a queue at night."""
-    made = EmptyMaker(folder)
+def known_empty(made):
+    """Return this maker, of whose store PostgreSQL knows that it is empty, however many pages it has: a queue at night."""
     store = made.open()
     work(Desk(store))
     store.close()
@@ -47,17 +52,19 @@ def known_empty(folder):
 
 @pytest.fixture
 def maker(tmp_path):
-    made = known_empty(tmp_path)
+    made = known_empty(EmptyMaker(tmp_path))
     yield made
     made.close()
 
 
-@pytest.fixture
-def raw(maker):
-    maker._raw.prepare_threshold = None
+@pytest.fixture(scope="module")
+def raw(tmp_path_factory):
+    made = known_empty(PlannedMaker(tmp_path_factory.mktemp("planned")))
+    made._raw.prepare_threshold = None
     for name, value in SESSION.items():
-        maker._sql(f"SET {name} = '{value}'")
-    return maker._raw
+        made._sql(f"SET {name} = '{value}'")
+    yield made._raw
+    made.close()
 
 
 def named_in(*parts):

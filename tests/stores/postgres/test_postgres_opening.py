@@ -66,7 +66,7 @@ def test_a_worker_starts_although_the_server_ends_its_session_at_any_statement_o
             with started(url):
                 statements = executioner.count
         assert statements >= 20
-        for at in range(0, statements, size(3, prove=1)):
+        for at in range(0, statements, size(5, prove=1)):
             executioner.strike(at)
             with started(url) as rota:
                 assert executioner.count > at
