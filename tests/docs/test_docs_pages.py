@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
 import pytest
 
-import rota
 from tests.docs.pages import PAGES, ROOT, blocks, name_of, page, without_code
+from tests.support.launch import run, store_of
 from tests.support.pace import patient
 
 BLOCKS = [block for path in PAGES for block in blocks(path)]
@@ -72,12 +69,7 @@ def test_python_marked_run_in_the_docs_runs_as_printed(block, tmp_path, monkeypa
     script.write_text(block.text)
     monkeypatch.delenv("ROTA_STORE", raising=False)
     # A failing job is a log record, which a program that has not set up logging writes to stderr. Nothing else may be there.
-    (tmp_path / "set_up").mkdir()
-    (tmp_path / "set_up" / "sitecustomize.py").write_text(NO_RECORDS)
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path / "set_up"), str(Path(rota.__file__).parents[1])]))
-    done = subprocess.run(
-        [sys.executable, "-W", "error", script], cwd=tmp_path, capture_output=True, text=True, timeout=patient(50), check=False
-    )
+    done = run(script, folder=tmp_path, timeout=patient(50), imports=(store_of("rota.db"),), strict=True, before=NO_RECORDS)
     assert done.returncode == 0, done.stderr
     assert not done.stderr
     if (expected := _output_after(block)) is not None:

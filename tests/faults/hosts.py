@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from tests.faults import invariants
 from tests.faults.stage import PROGRAMS, SOURCE, Program
+from tests.support.launch import Launched, launch, store_of
 from tests.support.pace import pace, patient
 from tests.support.waiting import eventually
 
@@ -137,13 +138,13 @@ class Hosts:
             **{f"ROTA_{name.upper()}": str(value) for name, value in (SMALL | settings).items()},
         }
         with out.open("wb") as sink:
-            popen = subprocess.Popen(
-                [*prefix, sys.executable, str(PROGRAMS / "hosts.py"), str(concurrency)],
-                stdin=subprocess.DEVNULL,
-                stdout=sink,
-                stderr=subprocess.STDOUT,
-                env=environment,
-            )
+            popen: subprocess.Popen[bytes] | Launched
+            path, words = PROGRAMS / "hosts.py", [str(concurrency)]
+            if prefix:
+                command = [*prefix, sys.executable, str(path), *words]
+                popen = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=sink, stderr=subprocess.STDOUT, env=environment)
+            else:
+                popen = launch(path, *words, sink=sink, environment=environment, imports=(store_of(self.url),))
         started = Worker(popen, out)
         self._programs.append(started)
         started.worker_id = started.says("registered")

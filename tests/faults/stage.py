@@ -13,17 +13,20 @@ from pathlib import Path
 import psutil
 
 from tests.faults import invariants, raw
+from tests.support.launch import Launched, launch, store_of
 from tests.support.pace import patient
 from tests.support.waiting import eventually
 
 PROGRAMS = Path(__file__).parent / "programs"
 SOURCE = Path(__file__).parents[2] / "src"
+FROM_NOTHING = ("forker",)
+"""Programs that are not launched from a process that has imported Rota: what they are about is forks."""
 
 
 class Program:
     """One process and what it said."""
 
-    def __init__(self, popen: subprocess.Popen[bytes], out: Path) -> None:
+    def __init__(self, popen: subprocess.Popen[bytes] | Launched, out: Path) -> None:
         self.popen = popen
         self._out = out
         self.worker_id = ""
@@ -97,14 +100,14 @@ class Stage:
             "ROTA_TEST_HARD_S": str(patient(60)),
             **{f"ROTA_{name.upper()}": str(value) for name, value in (self.settings | settings).items()},
         }
+        path, words = PROGRAMS / f"{program}.py", [str(each) for each in args]
         with out.open("wb") as sink:
-            popen = subprocess.Popen(
-                [*prefix, sys.executable, str(PROGRAMS / f"{program}.py"), *map(str, args)],
-                stdin=subprocess.DEVNULL,
-                stdout=sink,
-                stderr=subprocess.STDOUT,
-                env=environment,
-            )
+            popen: subprocess.Popen[bytes] | Launched
+            if prefix or program in FROM_NOTHING:
+                command = [*prefix, sys.executable, str(path), *words]
+                popen = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=sink, stderr=subprocess.STDOUT, env=environment)
+            else:
+                popen = launch(path, *words, sink=sink, environment=environment, imports=(store_of(database or self.database),))
         started = Program(popen, out)
         self._programs.append(started)
         return started

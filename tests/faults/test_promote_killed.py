@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +12,7 @@ import pytest
 from rota import Rota, Settings
 from rota.compose import open_place
 from tests.support.keys import credentials
+from tests.support.launch import run, store_of
 from tests.support.pace import patient
 from tests.support.postgres import shared_server
 from tests.support.whole import fill, neutral
@@ -64,19 +63,13 @@ def is_empty(url):
 
 
 def killed_at(source, target, *step):
-    environment = os.environ | {"ROTA_SCHEMA": SCHEMA, "ROTA_LEASE_TTL": "1", "PYTHONPATH": str(Path(__file__).parents[2] / "src")}
+    environment = os.environ | {"ROTA_SCHEMA": SCHEMA, "ROTA_LEASE_TTL": "1"}
     if "watching" in step:
         step = ("watching", worker_of(source))
     else:
         leave_lock(source)
-    done = subprocess.run(
-        [sys.executable, PROGRAM, str(source), str(target), *step],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=patient(50),
-        check=False,
-    )
+    stores = (store_of(source), store_of(target))
+    done = run(PROGRAM, str(source), str(target), *step, environment=environment, imports=stores, timeout=patient(50))
     assert done.returncode == -signal.SIGKILL, done
 
 

@@ -4,13 +4,12 @@ import asyncio
 import http.client
 import json
 import logging
-import subprocess
-import sys
 import threading
 import time
 from collections import Counter
 from contextlib import closing
 from datetime import timedelta
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -20,21 +19,14 @@ from rota.admission import Admission
 from rota.model.gate import LOCAL
 from rota.surfaces.http import streams
 from rota.surfaces.http.access import COOKIE
+from tests.support.launch import run, store_of
 from tests.support.pace import patient
 from tests.support.proof import size
 from tests.support.waiting import eventually
 from tests.surfaces.http.api_support import API
 from tests.surfaces.http.sse_support import served
 
-ELSEWHERE = """
-import sys
-from rota import Rota
-from rota.admission import Admission
-rota = Rota(sys.argv[1])
-verbs = {"revoke": rota.tokens.revoke, "remove": rota.users.delete, "close": Admission(rota).close_session}
-verbs[sys.argv[2]](sys.argv[3])
-rota.close()
-"""
+ELSEWHERE = Path(__file__).with_name("elsewhere.py")
 WITHIN_S = 1.0
 """What is promised; a busy machine is given more, and no stream here has anything else to end or to speak for."""
 
@@ -60,7 +52,8 @@ def door(url):
 
 def elsewhere(url, verb, subject):
     """Do something in another process, and return when it is done."""
-    subprocess.run([sys.executable, "-c", ELSEWHERE, url, verb, subject], check=True, timeout=patient(60))
+    done = run(ELSEWHERE, url, verb, subject, timeout=patient(60), imports=(store_of(url),))
+    assert done.returncode == 0, done.stderr
 
 
 def held_by(door):
