@@ -6,6 +6,7 @@ import builtins
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Annotated, Any
 
 import msgspec
@@ -30,6 +31,7 @@ from rota.ports.pages import each_job
 from rota.ports.store import Where
 from rota.resources.filters import page_of, refuse_empty, refuse_unfiltered, statuses, where_of
 from rota.results import Acted, Log, Page, log_of
+from rota.schedule_edits import own_secrets
 from rota.submission import submit
 
 MANY_MAX = 1_000_000
@@ -364,7 +366,20 @@ def _checked_params(ask: Ask, job: Job, params: Mapping[str, Any]) -> str:
         text = encode_params(params, limit_bytes=most) if known is None else encode_recorded(known, params, ask.store)
     if SECRET in text and known is not None and (known.is_work or is_kind(job.job_type)):
         refuse_mentions(decode_params(text), job.params)
+    if known is not None and (known.is_work or is_kind(job.job_type)):
+        _refuse_misnamed(ask, job, params)
     return text
+
+
+def _refuse_misnamed(ask: Ask, job: Job, params: Mapping[str, Any]) -> None:
+    """Refuse params that the text which a job was enqueued with does not use, and a name in it that has no value."""
+    from rota.model.sql_names import connection_key, refuse_misnamed  # noqa: PLC0415 - few programs have such jobs
+
+    work = ask.store.work_of(str(undashed(job.id)))
+    if work is not None:
+        connection = ask.registry.connections.get(connection_key(work, job.organization))
+        secrets = partial(own_secrets, ask.session, work.schedule_id)
+        refuse_misnamed(work.name, work, params, connection, usual=job.params, own_secrets=secrets)
 
 
 def _cancel(ask: Ask, where: Where, limit: int, reason: str | None) -> Acted:

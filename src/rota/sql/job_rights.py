@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from rota.compose import make_checker
-from rota.errors import InvalidOption, NotFound, RotaError
+from rota.errors import InvalidOption, InvalidParams, NotFound, RotaError
 from rota.model.connections import Connection, DatabaseKind
 from rota.model.gate import Actor, Right, may_run_as, uses
 from rota.model.grants import Holdings, TargetKind
@@ -17,6 +17,7 @@ from rota.model.schedules import JobKind, OwnTemplate, Schedule, ScheduleState
 from rota.model.secret_params import named_secrets, secrets_in
 from rota.orders import database_of, passwords_of
 from rota.ports.runner import BodyRefused, UnfitDatabase, Unreachable
+from rota.schedule_edits import refuse_misnamed_params
 from rota.sql.execution import Execution, Refusal
 
 
@@ -38,6 +39,15 @@ def check_use(run: Execution, job: Schedule, who: Actor) -> None:
     _check_usable(run, job, named_secrets(own.defaults), who, holdings, part="secrets")
     if connection is not None:
         _check_text(run, job, own, connection)
+    try:
+        refuse_misnamed_params(run.ask.session, job, job.params)
+    except InvalidParams as error:
+        raise params_refusal(error) from None
+
+
+def params_refusal(error: InvalidParams) -> Refusal:
+    """Return the refusal of params, with its place."""
+    return Refusal("params", str(error), code=error.code, sqlstate="22023")
 
 
 def connection_of(run: Execution, job: Schedule) -> Connection | None:
