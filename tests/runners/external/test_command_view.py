@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import msgspec
 import pytest
 
+from rota.errors import InvalidOption
 from rota.model.decide import Completed, Failed
 from rota.model.settings import Settings
 from rota.runners.external import guard_process
@@ -24,6 +27,7 @@ from tests.runners.external.stage import (
 )
 from tests.support.command_control import CommandControl
 from tests.support.proof import size
+from tests.support.stranger import NOBODY
 
 pytestmark = pytest.mark.paired
 
@@ -248,3 +252,99 @@ def test_output_comes_while_the_command_runs(stage):
     pieces, out, err, ago = stage.do(work)
     assert (pieces, out, err) == (2, b"first\n", b"second\n")
     assert ago >= 0.4
+
+
+@pytest.mark.parametrize("stage", ISOLATED, ids=str, indirect=True)
+@pytest.mark.parametrize("what", ["store", "key"])
+@pytest.mark.parametrize("place", ["readable", "writable", "directory", "a link", "the file", "beside it", "the system"])
+def test_a_namespace_that_shows_the_store_or_a_master_key_is_refused(stage, what, place):
+    shared = stage.folder / "shared"
+    shared.mkdir()
+    (stage.folder / "link").symlink_to(shared)
+    file = {"the system": Path("/usr/local/lib/rota.file"), "directory": stage.work / "a.file"}.get(place, shared / "deep" / "a.file")
+    if place in {"the file", "beside it"}:
+        file.parent.mkdir()
+        for made in (file, file.with_name("a.file-wal")):
+            made.touch()
+    text = {
+        "readable": f'readable = ["{shared}"]',
+        "writable": f'writable = ["{shared}"]',
+        "a link": f'readable = ["{stage.folder}/link"]',
+        "the file": f'readable = ["{file}"]',
+        "beside it": f'readable = ["{file}-wal"]',
+    }.get(place, "")
+    shown = {"store": {"store": str(file)}, "key": {"key": file}}[what]
+    words = {"store": "the store's file", "key": "the file of the master keys"}[what]
+    elsewhere = {"store": {"store": "/nowhere/a.file"}, "key": {"key": Path("/nowhere/a.file")}}[what]
+
+    def work():
+        assert stage.runner(text, **elsewhere).isolation.program
+        with pytest.raises(InvalidOption) as refused:
+            stage.runner(text, **shown)
+        return str(refused.value)
+
+    assert re.search(f"would show commands {words}, .*: keep that elsewhere", stage.do(work))
+
+
+@pytest.mark.parametrize("stage", ISOLATED, ids=str, indirect=True)
+def test_a_link_that_leads_to_the_master_key_later_is_found_by_the_next_run(stage):
+    shared, keys, link = stage.folder / "shared", stage.folder / "keys", stage.folder / "link"
+    for made in (shared, keys):
+        made.mkdir()
+    key = keys / "master"
+    key.write_text("CANARY")
+    key.chmod(0o644)
+    link.symlink_to(shared)
+    body = stage.script(f"ls {link}; cat {link}/master")
+
+    def work():
+        runner = stage.runner(f'readable = ["{link}"]', key=key)
+        before = runner.run(order(body), CommandControl())
+        link.unlink()
+        link.symlink_to(keys)
+        control = CommandControl()
+        return before, runner.run(order(body), control), control.out.decode()
+
+    before, after, out = stage.do(work)
+    assert before.exit_code == 1
+    assert "would show commands the file of the master keys" in after.error
+    assert not after.permanent
+    assert out == ""
+
+
+@pytest.mark.parametrize("stage", WAYS, ids=str, indirect=True)
+def test_a_command_can_not_read_the_master_key_or_the_store(stage, monkeypatch):
+    """Only a worker that is not root and has no namespaces can't keep its own files from its commands: the doctor says so."""
+    keys, store = stage.folder / "keys", stage.folder / "rota.db"
+    key = keys / "master"
+    keys.mkdir(mode=0o700)
+    for file in (key, store):
+        file.write_text(f"CANARY of {file.name}")
+        file.chmod(0o600)
+    if not stage.way.root:
+        for made in (keys, key, store):
+            os.chown(made, NOBODY, NOBODY)
+    monkeypatch.setenv("ROTA_MASTER_KEY_FILE", str(key))
+    ways = f"""
+for file in {key} {store} /proc/*/root{key} /proc/*/root{store} /proc/*/cwd/keys/master /tmp/../{key}; do cat $file; done
+ln -s {key} /tmp/key-$$ && cat /tmp/key-$$; rm -f /tmp/key-$$
+ln {key} /tmp/hard-$$ && cat /tmp/hard-$$; rm -f /tmp/hard-$$
+unshare -Urm sh -c 'mount --bind {keys} /tmp && cat /tmp/master'
+cat /proc/*/environ | tr '\\0' '\\n' | grep MASTER_KEY
+exit 0
+"""
+
+    def work():
+        runner = stage.runner(store=str(store), key=key)
+        control = CommandControl()
+        outcome = runner.run(order(stage.script(ways)), control)
+        return outcome, control.out.decode(), [each.text for each in runner.report()]
+
+    outcome, out, findings = stage.do(work)
+    assert isinstance(outcome, Completed)
+    if stage.way.isolation == "off" and not stage.way.root:
+        assert "CANARY of master" in out
+        assert any("they can read what their user can" in finding for finding in findings)
+    else:
+        assert "CANARY" not in out
+        assert "MASTER_KEY" not in out

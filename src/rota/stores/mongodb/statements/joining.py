@@ -35,9 +35,9 @@ def among(
 
 def users_of(db: Db, templates: Iterable[Document], organization_id: str, limit: int) -> list[Row]:
     """Return what has one of these templates: a job of an organization by its name, and a template that all share with that word."""
-    shared, own = [], []
-    for template in templates:
-        (own if "organization_id" in template else shared).append(template)
+    found = list(templates)
+    own = [each for each in found if "organization_id" in each]
+    shared = [each for each in found if "organization_id" not in each]
     jobs = among(db, "schedules", "template_id", (each["_id"] for each in own), ("name",), organization_id=organization_id, dropped_at=None)
     users = [each["name"] for each in jobs] + [f"template {each['name']}" for each in shared]
     return [(user,) for user in sorted(users)[:limit]]
