@@ -22,7 +22,7 @@ from rota.model.schedule_options import TIMES, as_said, with_options
 from rota.model.schedules import CatchUp, Kind, OnCompletion, Overlap, OwnTemplate, Schedule, ScheduleState, Timing
 from rota.model.secret_params import named_secrets, refuse_unnamed
 from rota.model.sql_names import Body, connection_key, refuse_misnamed, usual_params
-from rota.model.values import SECOND, Instant, moment, undashed
+from rota.model.values import SECOND, Instant, moment
 from rota.ports.schedules import Change
 from rota.ports.store import DefinitionsChanged, Store
 
@@ -321,14 +321,7 @@ def refuse_misnamed_params(session: Session, schedule: Schedule, params: Collect
         {*usual, *params},
         ahead.connections.get(key) or session.registry.connections.get(key),
         usual=usual,
-        own_secrets=partial(own_secrets, session, schedule.id),
     )
-
-
-def own_secrets(session: Session, schedule_id: str | None) -> set[str]:
-    """Return the names of the secrets that belong to a schedule alone."""
-    stored = session.open().store.stored_secrets() if schedule_id is not None else ()
-    return {each.name for each in stored if each.job_id is not None and undashed(each.job_id) == schedule_id}
 
 
 def _refuse_past(schedule: Schedule, now: Instant) -> None:

@@ -6,7 +6,7 @@ Runners bind values by the same reading, so what is refused at enqueue is what a
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Protocol
 
@@ -103,13 +103,12 @@ def refuse_misnamed(
     connection: Connection | None,
     *,
     usual: Collection[str] = (),
-    own_secrets: Callable[[], Collection[str]] = tuple,
 ) -> None:
     """Refuse params that the body of a job does not use, and a name in it that has no value.
 
     `params` are those that a run will have; those of them that are `usual`, because all jobs have them, need not be used. A secret that the
-    definition names is a value, too, and `own_secrets` is asked for what one job alone has before a name is called missing. A command and a
-    call of a procedure use no params. Nothing is refused if there is no such connection yet: its database decides what a name is.
+    definition names is a value, too. A command and a call of a procedure use no params. Nothing is refused if there is no such connection
+    yet: its database decides what a name is.
     """
     names = _names(work, connection)
     if names is None:
@@ -120,8 +119,6 @@ def refuse_misnamed(
     if unknown is not None:
         raise unknown_param(called, unknown, takes)
     missing = names - {*params} - secrets
-    if missing:
-        missing -= {*own_secrets()}
     if missing:
         raise missing_param(called, min(missing))
 

@@ -6,7 +6,6 @@ import builtins
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
-from functools import partial
 from typing import Annotated, Any
 
 import msgspec
@@ -31,7 +30,6 @@ from rota.ports.pages import each_job
 from rota.ports.store import Where
 from rota.resources.filters import page_of, refuse_empty, refuse_unfiltered, statuses, where_of
 from rota.results import Acted, Log, Page, log_of
-from rota.schedule_edits import own_secrets
 from rota.submission import submit
 
 MANY_MAX = 1_000_000
@@ -378,8 +376,7 @@ def _refuse_misnamed(ask: Ask, job: Job, params: Mapping[str, Any]) -> None:
     work = ask.store.work_of(str(undashed(job.id)))
     if work is not None:
         connection = ask.registry.connections.get(connection_key(work, job.organization))
-        secrets = partial(own_secrets, ask.session, work.schedule_id)
-        refuse_misnamed(work.name, work, params, connection, usual=job.params, own_secrets=secrets)
+        refuse_misnamed(work.name, work, params, connection, usual=job.params)
 
 
 def _cancel(ask: Ask, where: Where, limit: int, reason: str | None) -> Acted:

@@ -22,7 +22,7 @@ from rota.model.values import SECOND, Instant, moment_of
 from rota.schedule_edits import built, changed, renamed
 from rota.session import Session
 from rota.sql.execution import Execution, Refusal, not_yet
-from rota.sql.job_rights import check_mentions, check_named, check_use, params_refusal, without_connection
+from rota.sql.job_rights import check_mentions, check_named, check_takes_secrets, check_use, params_refusal, without_connection
 from rota.sql.job_statements import lacking
 from rota.sql.parser import parse
 from rota.sql.render import render
@@ -277,7 +277,10 @@ def _changed_own(run: Execution, own: OwnTemplate, clauses: Clauses, work: _Work
         fields["job_class"] = str(clauses.job_class)
     if clauses.partition is not UNSET:
         fields |= _partition(clauses.partition)
-    return msgspec.structs.replace(own, defaults=defaults, **fields)
+    after = msgspec.structs.replace(own, defaults=defaults, **fields)
+    if work is not None or clauses.secrets is not UNSET:
+        check_takes_secrets(after)
+    return after
 
 
 def _defaults(run: Execution, clauses: Clauses, before: Mapping[str, Any]) -> dict[str, Any]:

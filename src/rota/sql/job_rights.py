@@ -99,6 +99,13 @@ def check_mentions(run: Execution, job: Schedule, names: Collection[str], who: A
     _check_usable(run, job, names, who, run.ask.registry.holdings(who, run.ask.store), part="params")
 
 
+def check_takes_secrets(own: OwnTemplate) -> None:
+    """Refuse secrets of a job that calls a handler: they would be given to nobody."""
+    if named_secrets(own.defaults) and not is_kind(own.job_type):
+        message = f"{own.job_type} is a Python handler, which is not given secrets: leave SECRETS out, or set SECRETS NONE"
+        raise Refusal("secrets", message, code="sql_invalid", sqlstate="0A000")
+
+
 def check_named(params: Mapping[str, Any], own: OwnTemplate) -> None:
     """Refuse params that mention a secret which the job does not name."""
     unnamed = secrets_in(params) - {*named_secrets(own.defaults)} if is_kind(own.job_type) else set()
