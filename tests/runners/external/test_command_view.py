@@ -313,6 +313,34 @@ def test_a_link_that_leads_to_the_master_key_later_is_found_by_the_next_run(stag
     assert out == ""
 
 
+@pytest.mark.parametrize("stage", ISOLATED, ids=str, indirect=True)
+@pytest.mark.parametrize("key", ["readable", "writable", "programs", "folders", "external_file"])
+@pytest.mark.parametrize("by", ["its path", "a link"])
+def test_what_is_in_a_writable_folder_is_refused(stage, key, by):
+    """A command replaced such a folder by a link to /etc, and the next one could read all of that."""
+    shelf = stage.folder / "shelf"
+    inner = shelf / "a" / "b"
+    inner.mkdir(parents=True)
+    (stage.folder / "link").symlink_to(inner)
+    path = inner if by == "its path" else stage.folder / "link"
+    paths = {"writable": [stage.folder if key == "external_file" else shelf]}
+    if key != "external_file":
+        paths.setdefault(key, []).append(path)
+    text = "\n".join(f"{name} = {[str(each) for each in listed]}" for name, listed in paths.items())
+    if "programs" not in paths and "folders" not in paths:
+        text += f"\nfolders = ['{stage.work}']" if key != "external_file" else "\nfolders = ['/usr/bin']"
+    if not stage.way.root:
+        for made in (shelf, shelf / "a", inner):
+            os.chown(made, NOBODY, NOBODY)
+
+    def work():
+        with pytest.raises(InvalidOption) as refused:
+            stage.runner(text)
+        return str(refused.value)
+
+    assert re.search(f"{key}: '.*' is in '.*', which is writable, so that a command could replace it", stage.do(work))
+
+
 @pytest.mark.parametrize("stage", WAYS, ids=str, indirect=True)
 def test_a_command_can_not_read_the_master_key_or_the_store(stage, monkeypatch):
     """Only a worker that is not root and has no namespaces can't keep its own files from its commands: the doctor says so."""

@@ -132,7 +132,7 @@ def _memory(config: ExternalConfig, isolation: Isolation, path: str) -> Iterator
 
 
 def _shown(config: ExternalConfig) -> Iterator[str]:
-    """Go through the operator's paths, those outside first, so that what is inside of one lies on top of it."""
+    """Go through the operator's paths, those outside first, so that what is inside of a readable one lies on top of it."""
     wanted = dict.fromkeys(config.readable, "--ro-bind") | dict.fromkeys(config.writable, "--bind")
     if not any(is_below(config.directory, path) for path in wanted):
         wanted[config.directory] = "--ro-bind"
