@@ -191,7 +191,7 @@ class _Reader:
         return config
 
     def _check_inside(self, config: ExternalConfig) -> None:
-        """Refuse what is inside of a writable path: a command could replace it, by a link that the next one follows, or by what it allows."""
+        """Refuse what is in a writable path: a command could replace it, by a link that the next one follows, or by what it allows."""
         inside = {"readable": config.readable, "writable": config.writable, "programs": config.programs, "folders": config.folders}
         inside["external_file"] = (config.source,)
         folders = [os.path.realpath(path) for path in config.writable]
