@@ -16,7 +16,7 @@ from rota.engine.registry import Registry
 from rota.errors import InvalidOption, StoreMoved
 from rota.executors import check_handler
 from rota.model.checks import extra
-from rota.model.findings import Finding
+from rota.model.findings import Finding, problem
 from rota.model.handler import Handler, kind_handler
 from rota.model.kinds import EXTERNAL_TYPE, sql_type
 from rota.model.schedules import JobKind
@@ -238,6 +238,13 @@ def make_caller(settings: Settings) -> Caller | None:
     return HttpSender(settings, trusted=True)
 
 
+def _key_files(settings: Settings) -> list[str]:
+    """Return where the master keys of this process may be."""
+    from rota.vault.keyring import key_files  # noqa: PLC0415 - few programs have secrets
+
+    return key_files(settings, os.environ)
+
+
 def make_checker(settings: Settings, store: str) -> Checker:
     """Return who asks the databases of connections about a login or a text, without running anything."""
     from rota.runners.sql import SqlRunner  # noqa: PLC0415 - imported when a database is asked
@@ -255,11 +262,12 @@ def make_runners(settings: Settings, store: str) -> dict[str, Callable[[], Runne
 
     runners: dict[str, Callable[[], Runner]] = {JobKind.SQL: sql, JobKind.PROCEDURE: sql}
     if settings.external_file:
-        from rota.runners.external import ExternalRunner, load_config  # noqa: PLC0415 - few workers run commands
+        from rota.runners.external import ExternalRunner, load_config, refuse_exposed  # noqa: PLC0415 - few workers run commands
 
         # A file that can't be trusted is refused when the worker starts, not when the first command is due.
         config = load_config(settings.external_file)
-        runners[JobKind.EXTERNAL] = lambda: ExternalRunner(config, settings, store)
+        refuse_exposed(config, store, _key_files(settings))
+        runners[JobKind.EXTERNAL] = lambda: ExternalRunner(config, settings, store, key_files=partial(_key_files, settings))
     return runners
 
 
@@ -269,7 +277,10 @@ def command_findings(settings: Settings, store: str) -> Sequence[Finding]:
         return ()
     from rota.runners.external import ExternalRunner, load_config  # noqa: PLC0415 - few workers run commands
 
-    return ExternalRunner(load_config(settings.external_file), settings, store).report()
+    try:
+        return ExternalRunner(load_config(settings.external_file), settings, store, key_files=partial(_key_files, settings)).report()
+    except InvalidOption as error:
+        return [problem("commands", f"no worker with these settings starts: {error}", "correct the file, then start the workers again")]
 
 
 def serve_kinds(registry: Registry, runners: Collection[str]) -> None:

@@ -132,8 +132,8 @@ class Orders:
             raise SecretUnavailable(f"no secret can be opened on this worker: {error}") from None
 
     def _sealed(self, organization: str, job: str | None, names: Collection[str]) -> Sequence[Sealed]:
-        # A job is given all of its own secrets, named or not.
-        sealed = self._store.sealed_secrets(organization, job, sorted(names)) if names or job is not None else []
+        # The store returns all secrets that are the job's own, also those that its definition does not name.
+        sealed = [each for each in self._store.sealed_secrets(organization, job, sorted(names)) if each.name in names] if names else []
         missing = {*names} - {each.name for each in sealed}
         if missing:
             raise NotFound(f"there is no secret {min(missing)!r} in organization {organization!r}: create it with `rota secret set`")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -13,13 +13,15 @@ from rota.engine.recorded_params import refuse_recorded_values
 from rota.engine.trigger import Decider, Trigger
 from rota.errors import InvalidSchedule, ScheduleExists, TemplateUnavailable
 from rota.model.checks import check_name
-from rota.model.definitions import TemplateState, unfit_for_schedules
+from rota.model.connections import Connection
+from rota.model.definitions import Template, TemplateState, unfit_for_schedules
 from rota.model.gate import Actor, Scope
 from rota.model.kinds import is_kind
 from rota.model.params import encode_params
 from rota.model.schedule_options import TIMES, as_said, with_options
 from rota.model.schedules import CatchUp, Kind, OnCompletion, Overlap, OwnTemplate, Schedule, ScheduleState, Timing
 from rota.model.secret_params import named_secrets, refuse_unnamed
+from rota.model.sql_names import Body, connection_key, refuse_misnamed, usual_params
 from rota.model.values import SECOND, Instant, moment
 from rota.ports.schedules import Change
 from rota.ports.store import DefinitionsChanged, Store
@@ -159,14 +161,35 @@ def news(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:
     return changed
 
 
-def new_schedule(session: Session, name: str, options: Mapping[str, Any], who: Actor, now: Instant | None = None) -> Schedule:
+class Ahead(msgspec.Struct):
+    """Definitions that will be written before a schedule is, with which it is checked."""
+
+    templates: dict[str, Template] = {}
+    connections: dict[tuple[str, str], Connection] = {}
+
+
+NOTHING = Ahead()
+
+
+def new_schedule(
+    session: Session, name: str, options: Mapping[str, Any], who: Actor, now: Instant | None = None, *, ahead: Ahead = NOTHING
+) -> Schedule:
     """Return a new schedule in the actor's organization, which must be there. Nothing is written."""
     now = session.clock.now() if now is None else now
     session.registry.organization(who.organization, session.open().store, now)
-    return built(session, name, options, who, now)
+    return built(session, name, options, who, now, ahead=ahead)
 
 
-def built(session: Session, name: str, options: Mapping[str, Any], who: Actor, now: Instant, *, own: OwnTemplate | None = None) -> Schedule:
+def built(
+    session: Session,
+    name: str,
+    options: Mapping[str, Any],
+    who: Actor,
+    now: Instant,
+    *,
+    own: OwnTemplate | None = None,
+    ahead: Ahead = NOTHING,
+) -> Schedule:
     """Return a new schedule of an organization that has been checked, or is created together with it; `own` is the template of a job."""
     check_name(name, "schedule", session.settings.name_max)
     if not any(options.get(option) is not None for option in TIMES):
@@ -187,6 +210,9 @@ def built(session: Session, name: str, options: Mapping[str, Any], who: Actor, n
     new = with_options(empty, options if own is not None else with_template_name(session, options), now)
     _refuse_many(session, new)
     _refuse_unfit_params(session, new)
+    if own is None:
+        # The text of a job that SQL creates is first shown to its database, which says where a name is.
+        refuse_misnamed_params(session, new, new.params, ahead)
     _refuse_past(new, now - round(session.settings.schedule_grace * SECOND))
     at = new.timing.at
     # An AT of this very moment is due, not past.
@@ -211,7 +237,7 @@ def added(session: Session, new: Schedule, who: Actor) -> Schedule:
     return schedule
 
 
-def changed(session: Session, schedule: Schedule, options: Mapping[str, Any], now: Instant) -> Schedule:
+def changed(session: Session, schedule: Schedule, options: Mapping[str, Any], now: Instant, *, ahead: Ahead = NOTHING) -> Schedule:
     """Return a schedule with these options, or refuse them. Nothing is written."""
     after = with_options(schedule, options, now)
     if schedule.own is not None and after.run_as != schedule.run_as:
@@ -219,6 +245,7 @@ def changed(session: Session, schedule: Schedule, options: Mapping[str, Any], no
     _refuse_many(session, after)
     if after.params != schedule.params or after.template != schedule.template:
         _refuse_unfit_params(session, after)
+        refuse_misnamed_params(session, after, after.params, ahead)
     if after.timing != schedule.timing:
         _refuse_past(after, now)
     return after
@@ -273,6 +300,28 @@ def _refuse_unfit_params(session: Session, schedule: Schedule) -> None:
         handler.codec.check_some(schedule.params)
     elif known is not None:
         refuse_recorded_values(known, schedule.params, session.open().store)
+
+
+def refuse_misnamed_params(session: Session, schedule: Schedule, params: Collection[str], ahead: Ahead = NOTHING) -> None:
+    """Refuse params that the SQL or the command of a schedule's jobs does not use, and a name in its text that has no value."""
+    work: Body | None = None
+    usual: Mapping[str, Any] = {}
+    if schedule.own is None:
+        known = session.registry.find(schedule.template)
+        work = template = ahead.templates.get(schedule.template) or (known.record if known is not None and known.is_work else None)
+        usual = usual if template is None else usual_params(template.defaults, template.overrides)
+    elif is_kind(schedule.job_type):
+        work, usual = schedule.own, usual_params(schedule.own.defaults)
+    if work is None:
+        return
+    key = connection_key(work, schedule.organization)
+    refuse_misnamed(
+        schedule.template if schedule.own is None else schedule.name,
+        work,
+        {*usual, *params},
+        ahead.connections.get(key) or session.registry.connections.get(key),
+        usual=usual,
+    )
 
 
 def _refuse_past(schedule: Schedule, now: Instant) -> None:

@@ -191,17 +191,21 @@ def test_a_template_that_was_deleted_comes_back_when_its_code_is_used(rota, othe
 
 @pytest.fixture
 def module(tmp_path, monkeypatch):
-    """Write modules that can be imported, and forget them afterwards."""
+    """Write modules that can be imported, and forget them afterwards.
+
+    No others: what Rota imported for the first time in the meantime would be imported again, and have every class twice.
+    """
     monkeypatch.syspath_prepend(str(tmp_path))
-    before = set(sys.modules)
+    written = set()
 
     def write(name, text):
+        written.add(name.partition(".")[0])
         path = tmp_path.joinpath(*name.split("."))
         path.parent.mkdir(exist_ok=True)
         path.with_suffix(".py").write_text(dedent(text))
 
     yield write
-    for name in set(sys.modules) - before:
+    for name in [name for name in sys.modules if name.partition(".")[0] in written]:
         del sys.modules[name]
 
 
@@ -374,10 +378,10 @@ def test_a_handler_that_is_registered_wins_over_one_that_is_named(again, module)
     assert result(rota, rota.enqueue("greet")) == "mine"
 
 
-def test_a_module_that_registers_its_handlers_when_it_is_imported_is_heard(again, module):
+def test_a_module_that_registers_its_handlers_when_it_is_imported_is_heard(again, module, monkeypatch):
     rota = again(handler_modules="lobby")
     module("lobby.desk", "import lobby_rota\n@lobby_rota.rota.job\ndef greet():\n    return 'registered'\n")
-    sys.modules["lobby_rota"] = type(sys)("lobby_rota")
+    monkeypatch.setitem(sys.modules, "lobby_rota", type(sys)("lobby_rota"))
     sys.modules["lobby_rota"].rota = rota
     rota.templates.update("greet", handler="lobby.desk:greet")
     job = rota.enqueue("greet")

@@ -315,7 +315,7 @@ def test_who_changes_what_a_job_borrows_becomes_its_owner(shop, change):
 )  # fmt: skip
 def test_who_changes_anything_else_does_not(shop, change):
     owner, other = shop.user("user", "USE ON CONNECTION data"), shop.user()
-    job = shop.job(owner, "CONNECTION data AS 'SELECT 1'")
+    job = shop.job(owner, "CONNECTION data PARAMS = '{\"a\": 0}' AS 'SELECT :a'")
     shop.root.sql(f"GRANT ALTER ON JOB {job} TO {other}")
     shop.as_(other).sql(f"ALTER JOB {job} {change}".replace("{job}", job))
     name = f"{job}_new" if "RENAME" in change else job

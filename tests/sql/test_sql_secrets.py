@@ -68,7 +68,7 @@ def test_a_value_in_the_statement_is_taken_with_a_warning(shared):
         f"ALTER SECRET key SET VALUE = '{CANARY}'",
         f"ALTER JOB nightly SET SECRET k = '{CANARY}'",
     ):
-        (notice,) = shared.acting_as("ada").sql(text)[0].notices
+        *_, notice = shared.acting_as("ada").sql(text)[0].notices
         assert (notice.sqlstate, "use a parameter" in notice.message, CANARY in notice.message) == ("01000", True, False)
 
 
@@ -85,6 +85,32 @@ def test_a_job_has_secrets_of_its_own(shared):
     ada.sql("ALTER JOB daily SET SECRET API_KEY = ?", ["third"])
     ada.sql(f"RECREATE JOB daily {HOURLY}")
     assert rows(ada, "SHOW SECRETS") == []
+
+
+def test_secrets_of_a_job_that_calls_a_handler_are_refused(shared):
+    ada = shared.acting_as("ada")
+    ada.sql("CREATE SECRET k VALUE ?", ["v"])
+    words = "report is a Python handler, which is not given secrets"
+    every, call = HOURLY.split(" CALL ")
+    for text in (
+        f"CREATE JOB calls {every} SECRETS (k) CALL {call}",
+        f"CREATE OR ALTER JOB nightly {every} SECRETS (k) CALL {call}",
+        f"CREATE JOB calls {every} STATE = DISABLED SECRETS (k) CALL {call}",
+        "ALTER JOB nightly SET SECRETS (k)",
+        "ALTER JOB selects SET CALL report()",
+        f"RECREATE JOB selects {every} SECRETS (k) CALL {call}",
+    ):
+        ada.sql("CREATE JOB IF NOT EXISTS selects SCHEDULE = EVERY 1 HOUR SECRETS (k) AS 'SELECT :k'")
+        error = refused(ada, text)
+        assert words in str(error), text
+        assert (error.code, error.sqlstate) == ("sql_invalid", "0A000")
+    ada.sql("ALTER JOB selects SET CALL report() SET SECRETS NONE; ALTER JOB nightly SET SECRETS NONE")
+    assert [each.name for each in ada.schedules.list()] == ["nightly", "selects", "weekly"]
+
+
+def test_a_job_that_calls_a_handler_is_not_given_its_own_secrets_and_a_notice_says_so(shared):
+    (done,) = shared.acting_as("ada").sql("ALTER JOB nightly SET SECRET k = ?", ["v"])
+    assert [each.message for each in done.notices] == ["job nightly calls a Python handler, which is not given secrets"]
 
 
 @pytest.mark.parametrize("history", ["", " KEEP HISTORY"])

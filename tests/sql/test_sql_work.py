@@ -18,7 +18,7 @@ import psycopg
 import pytest
 
 from rota import Rota, Settings
-from rota.errors import SqlError
+from rota.errors import InvalidParams, SqlError
 from rota.model.states import Status
 from tests.runners.external.stage import WAYS, Stage, processes
 from tests.sql.sql_support import create_connection, executed, make_file, rows, runs_of
@@ -526,3 +526,47 @@ def _second_attempt(rota: Rota, names: set[str]) -> tuple[str, dict[str, Any]] |
     """Return a job whose second attempt runs, and that run."""
     runs = ((name, runs_of(rota, name)[-1]) for name in sorted(names))
     return next(((name, run) for name, run in runs if (run["state"], run["retry_count"]) == ("RUNNING", 1)), None)
+
+
+# ---- params -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("clauses", "words"),
+    [
+        ("CONNECTION data PARAMS = '{\"z\": 1}' AS 'SELECT 1'", "has no parameter 'z'; it takes: none"),
+        ("CONNECTION ware PARAMS = '{\"x\": 1, \"z\": 1}' AS 'SELECT :x::int, (ARRAY[1,2])[1:2]'", "has no parameter 'z'; it takes: x"),
+        ("CONNECTION ware PARAMS = '{\"n\": 1}' CALL take(0)", "has no parameter 'n'; it takes: none"),
+        ("PARAMS = '{\"z\": 1}' EXEC '/bin/true'", "has no parameter 'z'; it takes: none"),
+    ],
+)
+def test_params_that_a_job_does_not_use_are_refused_in_every_statement(plant, clauses, words):
+    wrong = clauses[clauses.index("PARAMS") : clauses.index("}'") + 2]
+    right = "PARAMS = '{\"x\": 1}'" if ":x" in clauses else ""
+    job = plant.job(clauses.replace(wrong, right))
+    for text in (
+        f"CREATE JOB never {HOURLY} {clauses}",
+        f"CREATE OR ALTER JOB {job} {HOURLY} {clauses}",
+        f"CREATE JOB never {HOURLY} STATE = DISABLED {clauses}",
+        f"ALTER JOB {job} SET {wrong}",
+        f"EXECUTE JOB {job} WITH {wrong}".replace("PARAMS =", "PARAMS"),
+    ):
+        with pytest.raises(SqlError, match=words) as refused:
+            plant.rota.sql(text)
+        assert (refused.value.code, refused.value.sqlstate) == ("invalid_params", "22023")
+        assert refused.value.column == text.index("PARAMS") + len("PARAMS = " if "PARAMS =" in text else "PARAMS ") + 1 or "EXECUTE" in text
+    assert "never" not in {each.name for each in plant.rota.schedules.list()}
+    assert not any(each.job_type == job for each in plant.rota.jobs.list())
+
+
+def test_a_name_that_has_no_value_is_refused_where_the_params_change(plant):
+    job = plant.job("CONNECTION data PARAMS = '{\"x\": 1}' AS 'SELECT :x'")
+    with pytest.raises(SqlError, match="needs a parameter 'x'"):
+        plant.rota.sql(f"ALTER JOB {job} SET PARAMS = '{{}}'")
+    with pytest.raises(InvalidParams, match="needs a parameter 'x'"):
+        plant.rota.schedules.update(job, params={})
+    with pytest.raises(SqlError, match="has no parameter 'x'; it takes: y"):
+        plant.rota.sql(f"ALTER JOB {job} SET AS 'SELECT :y' SET PARAMS = '{{\"y\": 1, \"x\": 1}}'")
+    with pytest.raises(SqlError, match="has no parameter 'x'; it takes: none"):
+        plant.rota.sql(f"ALTER JOB {job} SET AS 'SELECT 1'")
+    plant.rota.sql(f"ALTER JOB {job} SET AS 'SELECT 1' SET PARAMS = '{{}}'")

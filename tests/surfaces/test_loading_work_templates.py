@@ -135,3 +135,37 @@ def test_a_command_in_a_file_needs_the_right_to_run_commands(rota, load):
     with pytest.raises(PermissionDenied):
         load('[templates.backup]\ncommand = "/bin/true"\n', actor=limited)
     assert load('[templates.report]\nsql = "SELECT 1"\n', actor=limited).added == ("template report",)
+
+
+WHOLE = """
+[connections.warehouse]
+url = "sqlite:////srv/warehouse.db"
+[templates.by_region]
+sql = "SELECT :region"
+connection = "warehouse"
+[schedules.hourly]
+template = "by_region"
+every = "1h"
+params = { region = "eu" }
+"""
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+@pytest.mark.parametrize(
+    ("before", "after", "words"),
+    [
+        ('region = "eu" }', 'regoin = "eu" }', r"by_region\(\) has no parameter 'regoin'; it takes: region"),
+        ('params = { region = "eu" }', "", r"by_region\(\) needs a parameter 'region'"),
+        ("SELECT :region", "SELECT 1", r"by_region\(\) has no parameter 'region'; it takes: none"),
+    ],
+)
+def test_params_of_a_schedule_are_compared_with_the_text_of_the_file_before_anything_is_written(rota, load, before, after, words, is_there):
+    if is_there and after:
+        # What a file does not say stays, params too.
+        load(WHOLE.replace(":region", ":other").replace("region =", "other ="))
+    there = rota.templates.list()
+    with pytest.raises(InvalidDefinition, match=words):
+        load(WHOLE.replace(before, after))
+    assert rota.templates.list() == there
+    load(WHOLE)
+    assert rota.schedules.get("hourly").params == {"region": "eu"}

@@ -17,6 +17,7 @@ from rota.errors import (
     InvalidDefinition,
     InvalidName,
     InvalidOption,
+    InvalidParams,
     JobFailed,
     NotFound,
     PermissionDenied,
@@ -149,12 +150,89 @@ def test_a_direct_execution_needs_no_worker(shop, by_region):
     assert shop.jobs.direct("by_region", {"region": "us"}).result == rows((2, "us"))
 
 
-def test_params_that_are_missing_fail_the_job_at_once(shop, by_region):
-    handle = by_region.enqueue(regoin="eu")
+UNKNOWN = r"by_region\(\) has no parameter 'regoin'; it takes: region"
+MISSING = r"by_region\(\) needs a parameter 'region'"
+WRONG = [({"regoin": "eu"}, UNKNOWN), ({"region": "eu", "regoin": "eu"}, UNKNOWN), ({}, MISSING)]
+
+
+@pytest.mark.parametrize(("params", "words"), WRONG)
+def test_params_that_the_text_does_not_have_or_lacks_are_refused_on_every_way_in(either, params, words):
+    task = either.templates.sql("by_region", BY_REGION, connection="shop")
+    waiting = task.options(run_at=timedelta(hours=1)).enqueue(region="us")
+    either.schedule("good", task.bind(region="us"), every="1h")
+    ways = [
+        lambda: task.enqueue(**params),
+        lambda: either.enqueue("by_region", params),
+        lambda: task.options(priority="high").enqueue(**params),
+        lambda: either.enqueue_many([("by_region", {"region": "eu"}), ("by_region", params)]),
+        lambda: either.group([task.bind(**params)]),
+        lambda: either.group([task.bind(region="eu")], then=task.bind(**params)),
+        lambda: either.jobs.direct("by_region", params),
+        lambda: either.jobs.update(waiting.id, params=params),
+        lambda: either.schedule("bad", task.bind(**params), every="1h"),
+        lambda: either.schedules.create("bad", "by_region", params=params, every="1h"),
+        lambda: either.schedules.update("good", params=params),
+    ]
+    for way in ways:
+        with pytest.raises(InvalidParams, match=words):
+            way()
+    assert [schedule.name for schedule in either.schedules.list()] == ["good"]
+    if "regoin" in params:
+        with pytest.raises(InvalidParams, match=words):
+            either.schedules.fire("good", params=params)
+        with pytest.raises(InvalidParams, match=words):
+            either.jobs.again(waiting.id, **params)
+    assert either.jobs.get(waiting.id).params == {"region": "us"}
+    assert not any("regoin" in job.params for job in either.jobs.list())
+
+
+def test_names_are_those_of_the_database_of_the_callers_organization(shop, by_region, files):
+    text = "SELECT ':a', $b, @c, \"d:e\", 1 /* :f */ -- :g\n"
+    mixed = shop.templates.sql("mixed", text, connection="shop")
+    with pytest.raises(InvalidParams, match="needs a parameter 'b'"):
+        mixed.enqueue(c=1)
+    assert mixed.enqueue(b=1, c=2)
+    # Another organization's connection of that name is a PostgreSQL, where $ and @ are no placeholders.
+    shop.organizations.create("acme")
+    shop.connections.create("shop", "postgresql://db.example/shop", login="shop", organization="acme")
+    with pytest.raises(InvalidParams, match=r"has no parameter 'b'; it takes: none"):
+        shop.enqueue("mixed", {"b": 1}, organization="acme")
+    # And where there is none, nobody knows what is a name.
+    shop.organizations.create("other")
+    assert shop.enqueue("mixed", {"x": 1}, organization="other")
+
+
+def test_default_params_and_secrets_are_values_of_names_and_need_not_be_used(shop):
+    task = shop.templates.sql(
+        "report", "SELECT :region, :key", connection="shop", secrets=["key"], default_params={"region": "eu", "colour": "red"}
+    )
+    assert shop.jobs.get(task.enqueue().id).params == {"region": "eu", "colour": "red"}
+    assert task.enqueue(colour="blue", region="us")
+    with pytest.raises(InvalidParams, match=r"has no parameter 'color'; it takes: region"):
+        task.enqueue(color="blue")
+    shop.templates.update("report", default_params={"colour": "red"})
+    with pytest.raises(InvalidParams, match="needs a parameter 'region'"):
+        task.enqueue()
+    shop.schedule("hourly", task.bind(region="us"), every="1h")
+
+
+def test_a_command_takes_no_params(shop):
+    task = shop.templates.command("backup", "/usr/bin/true")
+    with pytest.raises(InvalidParams, match=r"backup\(\) has no parameter 'target'; it takes: none"):
+        task.enqueue(target="disk")
+    with pytest.raises(InvalidParams, match=r"backup\(\) has no parameter 'target'"):
+        shop.schedule("nightly", task.bind(target="disk"), every="1h")
+    assert task.enqueue()
+
+
+def test_a_job_is_changed_within_the_text_that_it_was_enqueued_with(shop, by_region):
+    waiting = by_region.enqueue(region="us")
+    shop.templates.sql("by_region", "SELECT id, region FROM orders WHERE id = :id", connection="shop")
+    with pytest.raises(InvalidParams, match="no parameter 'id'; it takes: region"):
+        shop.jobs.update(waiting.id, params={"id": 1})
+    shop.jobs.update(waiting.id, params={"region": "eu"})
     shop.turn()
-    with pytest.raises(JobFailed, match="region"):
-        handle.result(timeout=5)
-    assert shop.jobs.get(handle.id).attempt == 1
+    assert waiting.result(timeout=5) == rows((1, "eu"), (3, "eu"))
 
 
 def test_a_task_can_not_be_called_and_says_why(by_region):

@@ -132,6 +132,15 @@ def test_a_run_whose_owner_has_lost_a_right_in_the_meantime_does_nothing_and_is_
     assert seen(shop) == []
 
 
+def test_a_run_is_given_no_secret_of_its_job_that_the_definition_does_not_name(rota, shop):
+    rota.sql(f"CREATE JOB note {DAILY} SECRETS (api_key) AS 'INSERT INTO seen VALUES (:api_key)'")
+    rota.sql("ALTER JOB note SET SECRET api_key = ?; ALTER JOB note SET SECRET spare = ?; EXECUTE JOB note", ["its own", "unused"])
+    rota.turn()
+    assert seen(shop) == ["its own"]
+    (use,) = [each for each in rota.audit.list() if each.event == "SECRET_USED"]
+    assert use.after == {"secrets": ["api_key"]}
+
+
 @pytest.mark.parametrize("clause", ["SECRETS (api_key)", ""])
 def test_who_may_not_use_a_secret_or_a_connection_is_told_that_there_is_none(rota, clause):
     rota.sql("GRANT CREATE JOB TO bob; GRANT USE ON CONNECTION shop TO bob" if clause else "GRANT CREATE JOB TO bob")

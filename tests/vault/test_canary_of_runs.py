@@ -25,7 +25,7 @@ from starlette.testclient import TestClient
 
 from rota import Rota, Settings
 from rota.executors import runner as runner_executor
-from rota.model.redaction import MASK
+from rota.model.redaction import MASK, Redactor
 from rota.runners import sql as sql_runner
 from rota.runners.external import output as command_output
 from rota.surfaces.http import make_app
@@ -201,7 +201,7 @@ def test_the_search_finds_it_where_nothing_is_redacted(story, caplog, monkeypatc
     monkeypatch.setattr(runner_executor, "redacted", lambda outcome, _redactor: outcome)
     monkeypatch.setattr(runner_executor.RunControl, "redact", lambda _control, _redactor: None)
     monkeypatch.setattr(sql_runner, "_hidden", lambda text, _secrets: text)
-    monkeypatch.setattr(command_output, "MASK", CANARY * 2)
+    monkeypatch.setattr(command_output, "Redactor", lambda _values: Redactor(()))
     with caplog.at_level(0):
         story.tell()
         found = found_in(story.places(caplog))

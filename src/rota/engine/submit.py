@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from functools import cache
 from itertools import islice
@@ -17,7 +17,7 @@ from rota.engine.tracing import carry
 from rota.errors import InvalidInput, InvalidOption, InvalidParams, NotFound, PermissionDenied, RotaError, TransactionMisuse
 from rota.model.call import NewJob, as_new_job, as_pair
 from rota.model.checks import line, text, when
-from rota.model.definitions import Organization
+from rota.model.definitions import Organization, Template
 from rota.model.dependencies import parent_rule
 from rota.model.gate import Actor, Right, refuse_unfit, scope_of
 from rota.model.handler import Handler, inspect_handler
@@ -283,8 +283,16 @@ class Submitter:
             row.meta = with_version(row.meta, known.record.version)
             if SECRET in row.params:
                 refuse_mentions(decode_params(row.params), force.default_params)
+            self._refuse_misnamed(known.record, params or (), actor.organization)
         if force.submit_limit is not None:
             row.submit_limit, row.submit_window = force.submit_limit.count, force.submit_limit.window
+
+    def _refuse_misnamed(self, template: Template, params: Collection[str], organization: str) -> None:
+        """Refuse params that the SQL or the command of a template does not use, and a name in its text that has no value."""
+        from rota.model.sql_names import connection_key, refuse_misnamed, usual_params  # noqa: PLC0415 - few programs have such templates
+
+        connection = self.registry.connections.get(connection_key(template, organization))
+        refuse_misnamed(template.name, template, params, connection, usual=usual_params(template.defaults, template.overrides))
 
     def parents(self, given: Sequence[Any] | Any | None, actor: Actor) -> tuple[str, ...]:
         """Return the ids of jobs that another is to wait for, given as one or as several."""

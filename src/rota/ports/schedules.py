@@ -258,8 +258,11 @@ class Schedules(Protocol):
     def template_version(self, template_id: str, version: int) -> TemplateVersion | None:
         """Return what a job that SQL has created was in one of its versions; None once no run names it."""
 
-    def work_of(self, number: int) -> JobWork | None:
-        """Return what a job does, as it was defined when the job was enqueued; None for one without a template."""
+    def work_of(self, job: int | str) -> JobWork | None:
+        """Return what a job does, as it was defined when the job was enqueued; None for one without a template.
+
+        It is named by its number in the store, or a chain that has not ended by the id of any of its jobs.
+        """
 
     def schedules(
         self, *, scope: Scope = EVERYTHING, name: str | None = None, template: str | None = None, dropped: bool = False

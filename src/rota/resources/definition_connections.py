@@ -13,12 +13,13 @@ from rota.model.gate import Actor, Right
 from rota.model.values import dashed
 from rota.operation import Ask
 from rota.resources.definition_schedules import Change, actor_of
+from rota.schedule_edits import Ahead
 
 NULLABLE = frozenset({"login", "secret_name"})
 """Keys that "none" takes away. TOML has no null."""
 
 
-def changed_connections(ask: Ask, definitions: Definitions) -> Iterator[Change]:
+def changed_connections(ask: Ask, definitions: Definitions, ahead: Ahead) -> Iterator[Change]:
     """Go through the connections of a file. Who loads it is a system manager, and so may define `default` too."""
     if not definitions.connections:
         return
@@ -27,7 +28,7 @@ def changed_connections(ask: Ask, definitions: Definitions) -> Iterator[Change]:
     for entry in definitions.connections:
         who = actor_of(managing, entry, definitions)
         before = there.get((who.organization, entry.name))
-        after = _connection(ask, entry, before, who)
+        after = ahead.connections[who.organization, entry.name] = _connection(ask, entry, before, who)
 
         def write(after: Connection = after, before: Connection | None = before, who: Actor = who) -> None:
             ask.store.put_connection(after, actor=who, now=ask.now, version=0 if before is None else before.version)

@@ -19,7 +19,7 @@ from rota.model.schedule_options import calendar_of
 from rota.model.schedules import Calendar, Schedule, ScheduleState, comes_into_use, next_due
 from rota.operation import Ask
 from rota.resources.templates import recorded
-from rota.schedule_edits import added, built, changed, edited, new_schedule
+from rota.schedule_edits import Ahead, added, built, changed, edited, new_schedule
 
 NULLABLE = frozenset(
     {"timezone", "starts", "ends", "params", "priority", "catch_up_lateness", "catch_up_count", "calendar", "run_as", "description"}
@@ -84,10 +84,10 @@ def changed_calendars(ask: Ask, definitions: Definitions) -> Iterator[Change]:
         yield Change(f"calendar {entry.name}", before is None, None if after == before else write)
 
 
-def changed_schedules(ask: Ask, definitions: Definitions) -> Iterator[Change]:
+def changed_schedules(ask: Ask, definitions: Definitions, ahead: Ahead) -> Iterator[Change]:
     """Go through the schedules of a file, each after those it depends on."""
     there = {(each.organization, each.name): each for each in (synced(ask.session).schedules() if definitions.schedules else ())}
-    planned = [_plan(ask, entry, definitions, there) for entry in definitions.schedules]
+    planned = [_plan(ask, entry, definitions, there, ahead) for entry in definitions.schedules]
     references = _references(ask, definitions, {*there, *((each.after.organization, each.after.name) for each in planned)})
     for each in _dependencies_first(planned, there.values()):
         references.check(each)
@@ -104,7 +104,7 @@ def _calendar(ask: Ask, entry: Entry, before: Calendar | None) -> Calendar:
         return calendar_of(entry.name, days, None if _is_none("description", description) else description, most=ask.settings.calendar_max)
 
 
-def _plan(ask: Ask, entry: Entry, definitions: Definitions, there: dict[tuple[str, str], Schedule]) -> _Planned:
+def _plan(ask: Ask, entry: Entry, definitions: Definitions, there: dict[tuple[str, str], Schedule], ahead: Ahead) -> _Planned:
     session, who = ask.session, actor_of(ask.also(Right.SCHEDULE), entry, definitions)
     before = there.get((who.organization, entry.name))
     with entry.at.naming():
@@ -117,9 +117,9 @@ def _plan(ask: Ask, entry: Entry, definitions: Definitions, there: dict[tuple[st
             options.setdefault("template", entry.name)
             is_here = who.organization in ask.registry.organizations
             build = new_schedule if is_here else built
-            after = build(session, entry.name, options, who, ask.now)
+            after = build(session, entry.name, options, who, ask.now, ahead=ahead)
         else:
-            after = changed(session, before, options, ask.now)
+            after = changed(session, before, options, ask.now, ahead=ahead)
     return _Planned(entry, who, options, state, before, _in_state(ask, after, state))
 
 

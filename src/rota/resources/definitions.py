@@ -21,6 +21,7 @@ from rota.resources import organizations, templates, users
 from rota.resources.definition_connections import changed_connections
 from rota.resources.definition_schedules import Change, changed_calendars, changed_schedules
 from rota.resources.users import new_id, permissions_of
+from rota.schedule_edits import Ahead
 
 
 class Loaded(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,13 +52,14 @@ def load_definitions(ask: Ask, definitions: Definitions, *, dry_run: bool = Fals
     """Check definitions against the store and each other, and write those that differ."""
     if definitions.organizations or definitions.users:
         ask.also(Right.MANAGE_ORGANIZATIONS)
+    ahead = Ahead({}, {})
     changes = [
         *_changed_organizations(ask, definitions.organizations),
         *_changed_users(ask, definitions),
-        *changed_connections(ask, definitions),
-        *_changed_templates(ask, definitions.templates),
+        *changed_connections(ask, definitions, ahead),
+        *_changed_templates(ask, definitions.templates, ahead),
         *changed_calendars(ask, definitions),
-        *changed_schedules(ask, definitions),
+        *changed_schedules(ask, definitions, ahead),
     ]
     for change in changes if not dry_run else ():
         if change.write is not None:
@@ -113,7 +115,7 @@ def _user(ask: Ask, entry: Entry, present: User | None) -> User:
     return msgspec.structs.replace(before, **fields)
 
 
-def _changed_templates(ask: Ask, entries: list[TemplateEntry]) -> Iterator[Change]:
+def _changed_templates(ask: Ask, entries: list[TemplateEntry], ahead: Ahead) -> Iterator[Change]:
     there = templates.recorded(ask)
     for entry in entries:
         known = there.get(entry.name)
@@ -123,6 +125,8 @@ def _changed_templates(ask: Ask, entries: list[TemplateEntry]) -> Iterator[Chang
             with entry.at.naming():
                 templates.check_overrides(ask, entry.name, overrides)
         people = {} if known is None else as_object(known.people)
+        if work is not None:
+            ahead.templates[entry.name] = replace(work, overrides=people | overrides)
         now = known.state if known is not None else TemplateState.ENABLED if work is not None else entry.state
         state = None if entry.state in {None, now} else entry.state
         plan = _Planned(entry, None if work is not None and _is_defined(known, work) else work, overrides, state)

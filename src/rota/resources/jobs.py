@@ -364,7 +364,19 @@ def _checked_params(ask: Ask, job: Job, params: Mapping[str, Any]) -> str:
         text = encode_params(params, limit_bytes=most) if known is None else encode_recorded(known, params, ask.store)
     if SECRET in text and known is not None and (known.is_work or is_kind(job.job_type)):
         refuse_mentions(decode_params(text), job.params)
+    if known is not None and (known.is_work or is_kind(job.job_type)):
+        _refuse_misnamed(ask, job, params)
     return text
+
+
+def _refuse_misnamed(ask: Ask, job: Job, params: Mapping[str, Any]) -> None:
+    """Refuse params that the text which a job was enqueued with does not use, and a name in it that has no value."""
+    from rota.model.sql_names import connection_key, refuse_misnamed  # noqa: PLC0415 - few programs have such jobs
+
+    work = ask.store.work_of(str(undashed(job.id)))
+    if work is not None:
+        connection = ask.registry.connections.get(connection_key(work, job.organization))
+        refuse_misnamed(work.name, work, params, connection, usual=job.params)
 
 
 def _cancel(ask: Ask, where: Where, limit: int, reason: str | None) -> Acted:

@@ -30,7 +30,18 @@ from rota.ports.schedules import Ledger, LedgerCursor
 from rota.ports.store import DefinitionsChanged
 from rota.resources.filters import LIST_MAX
 from rota.results import Page
-from rota.schedule_edits import added, changed, deciding, declared, edited, new_schedule, refuse_unavailable, renamed, with_template_name
+from rota.schedule_edits import (
+    added,
+    changed,
+    deciding,
+    declared,
+    edited,
+    new_schedule,
+    refuse_misnamed_params,
+    refuse_unavailable,
+    renamed,
+    with_template_name,
+)
 from rota.schedule_views import (
     OccurrenceView,
     OverdueView,
@@ -288,6 +299,7 @@ def fired(ask: Ask, schedule: Schedule, params: Params | None, who: Actor) -> Jo
         row = DueRows(session.registry, session.ids, session.rng).build(schedule, merged, now=now, run_at=now)
         if params and SECRET in row.params:
             _refuse_mentions(ask, schedule, decode_params(row.params))
+        refuse_misnamed_params(session, schedule, merged)
         if not is_kind(template):
             # SQL and commands run with the rights of their owner, also when somebody else has them executed.
             row.owner = who.name

@@ -1,10 +1,7 @@
 """`:name` in the body of a job on PostgreSQL: found, replaced by `$1`, `$2` …, and places in the sent text mapped back to the body.
 
 Values are bound, never written into the text. So a mistake in this reading can make a body fail, but can't make a value SQL.
-
-Not a placeholder: what is inside strings, dollar quotes, quoted names and comments; `::type`; `:=`; and a colon right behind a name, a
-number or a closing bracket, as in the slice `days[1:n]`. In a slice that begins with the colon, or has a space before it, write a space
-after it: `days[: n]`.
+`rota.model.sql_names` says what is a placeholder.
 """
 
 from __future__ import annotations
@@ -15,27 +12,8 @@ from collections.abc import Collection
 import msgspec
 
 from rota.model.checks import guess
+from rota.model.sql_names import postgres_tokens
 from rota.ports.runner import BodyRefused
-
-_HIGH = "\x80-\U0010ffff"
-_ESCAPED = r"'(?:[^'\\]|\\.|'')*+(?:'|\Z)"
-_TOKEN = re.compile(
-    rf"""
-    (?P<blank>\s++|--[^\n\r]*+)
-    |(?P<comment>/\*)
-    |[eE]{_ESCAPED}(?:[ \t\f\r]*+\n\s*+{_ESCAPED})*+
-    |'[^']*+(?:'|\Z)
-    |"[^"]*+(?:"|\Z)
-    |(?P<tag>\$(?:[A-Za-z_{_HIGH}][\w{_HIGH}]*+)?\$).*?(?:(?P=tag)|\Z)
-    |(?P<number>\$[0-9]++)
-    |(?P<word>[\w{_HIGH}][\w${_HIGH}]*+)
-    |::|:=
-    |(?<![\w${_HIGH})\]"']):(?P<name>[^\W\d]\w*+)
-    |.
-    """,
-    re.VERBOSE | re.DOTALL,
-)
-_COMMENT = re.compile(r"/\*|\*/")
 
 
 class Piece(msgspec.Struct, frozen=True):
@@ -71,10 +49,9 @@ def translate(body: str, names: Collection[str]) -> Translated:
     numbers: dict[str, int] = {}
     pieces: list[Piece] = []
     texts: list[str] = []
-    at = done = sent = 0
+    done = sent = 0
     first_word: str | None = None
-    while (token := _TOKEN.match(body, at)) is not None:
-        at = _comment_end(body, at) if token["comment"] else token.end()
+    for token, at in postgres_tokens(body):
         if first_word is None and not token["blank"] and not token["comment"]:
             first_word = (token["word"] or "").upper()
         if token["number"]:
@@ -105,13 +82,3 @@ def unknown_name(name: str, names: Collection[str], position: int) -> BodyRefuse
 
 def _refuse_number(token: re.Match[str]) -> None:
     raise BodyRefused(f"{token[0]} is a parameter by number: name it, such as :name", sqlstate="42P02", position=token.start() + 1)
-
-
-def _comment_end(body: str, at: int) -> int:
-    """Return where a comment ends, which may hold others."""
-    depth = 0
-    for mark in _COMMENT.finditer(body, at):
-        depth += 1 if mark[0] == "/*" else -1
-        if depth == 0:
-            return mark.end()
-    return len(body)

@@ -2,27 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator
 
 import apsw
 import msgspec
 
+from rota.model.sql_names import SQLITE_TOKEN
 from rota.ports.runner import BodyRefused
 from rota.runners.placeholders import unknown_name
-
-_TOKEN = re.compile(
-    r"""
-    (?P<blank>\s++|--[^\n]*+|/\*.*?(?:\*/|\Z))
-    |'[^']*+(?:'|\Z)|"[^"]*+(?:"|\Z)|`[^`]*+(?:`|\Z)|\[[^\]]*+(?:\]|\Z)
-    |(?P<number>\?[0-9]*+)
-    |[:@$](?P<name>[^\W\d]\w*+)
-    |(?P<word>\w[\w$]*+)
-    |(?P<end>;)
-    |.
-    """,
-    re.VERBOSE | re.DOTALL,
-)
 
 
 class Statement(msgspec.Struct, frozen=True):
@@ -58,7 +45,7 @@ def read(body: str, names: Collection[str]) -> Body:
     used: set[str] = set()
     ends: list[int] = []
     first_word: str | None = None
-    for token in _TOKEN.finditer(body):
+    for token in SQLITE_TOKEN.finditer(body):
         if first_word is None and not token["blank"]:
             first_word = (token["word"] or "").upper()
         if token["number"]:
@@ -86,5 +73,5 @@ def _statements(body: str, ends: list[int]) -> Iterator[Statement]:
 
 def _not_blank(body: str, start: int, end: int) -> Iterator[Statement]:
     text = body[start:end]
-    if any(not token["blank"] and not token["end"] for token in _TOKEN.finditer(text)):
+    if any(not token["blank"] and not token["end"] for token in SQLITE_TOKEN.finditer(text)):
         yield Statement(text, start)

@@ -10,7 +10,7 @@ from msgspec import UNSET
 
 from rota.declarations import declare_scheduled
 from rota.engine.retention import remove_logs
-from rota.errors import AlreadyEnded, JobCancelled, JobFailed, JobSkipped, NotFound, ScheduleExists, StoreError, WaitTimeout
+from rota.errors import AlreadyEnded, InvalidParams, JobCancelled, JobFailed, JobSkipped, NotFound, ScheduleExists, StoreError, WaitTimeout
 from rota.model.gate import Actor, Right
 from rota.model.schedules import ScheduleState, next_due
 from rota.model.values import Job, undashed
@@ -20,6 +20,7 @@ from rota.session import Session
 from rota.sql.execution import Execution, Refusal, not_yet
 from rota.sql.interruption import current_stop, is_stopped
 from rota.sql.job_definition import alteration, new_job
+from rota.sql.job_rights import params_refusal
 from rota.sql.result import Result
 from rota.sql.states import run_state
 from rota.sql.syntax import (
@@ -160,7 +161,10 @@ def execute_job(run: Execution, statement: ExecuteJob) -> Result:
         # Before anything is started: who may not read the run can't wait for it.
         run.also(Right.READ)
     params = None if statement.params is UNSET else msgspec.json.decode(statement.params, type=dict[str, Any])
-    started = fired(ask, job, params, ask.within(None))
+    try:
+        started = fired(ask, job, params, ask.within(None))
+    except InvalidParams as error:
+        raise params_refusal(error) from None
     if statement.wait is UNSET:
         return Result("EXECUTE JOB", RUN_COLUMNS, ((started.id, run_state(started.status)),), run.notices)
     ended = _awaited(run, started, statement.wait)

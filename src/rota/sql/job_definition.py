@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import UNSET
 
-from rota.errors import ChangedMeanwhile, InvalidInput, InvalidSchedule
+from rota.errors import ChangedMeanwhile, InvalidInput, InvalidParams, InvalidSchedule
 from rota.model.backoff import Backoff
 from rota.model.definitions import TemplateState, unfit_for_schedules
 from rota.model.gate import Actor, Right, Role, Scope
@@ -20,8 +20,9 @@ from rota.model.secret_params import mentioned_anew
 from rota.model.settings import Settings
 from rota.model.values import SECOND, Instant, moment_of
 from rota.schedule_edits import built, changed, renamed
+from rota.session import Session
 from rota.sql.execution import Execution, Refusal, not_yet
-from rota.sql.job_rights import check_mentions, check_named, check_use, without_connection
+from rota.sql.job_rights import check_mentions, check_named, check_takes_secrets, check_use, params_refusal, without_connection
 from rota.sql.job_statements import lacking
 from rota.sql.parser import parse
 from rota.sql.render import render
@@ -100,7 +101,7 @@ def alteration(run: Execution, job: Schedule, statement: AlterJob, who: Actor) -
         options = options_of(clauses, zone, present)
         if after.own is not None:
             check_named(options.get("params", after.params), after.own)
-        after = changed(session, after, options, now) if options else after
+        after = _with_options(session, after, options, now)
         _check_completion(after, clauses)
         if clauses.state is not UNSET:
             after = msgspec.structs.replace(after, state=clauses.state)
@@ -111,6 +112,13 @@ def alteration(run: Execution, job: Schedule, statement: AlterJob, who: Actor) -
     if borrows:
         check_use(run, altered(job, run.ask.now), who)
     return altered
+
+
+def _with_options(session: Session, job: Schedule, options: Mapping[str, Any], now: Instant) -> Schedule:
+    try:
+        return changed(session, job, options, now) if options else job
+    except InvalidParams as error:
+        raise params_refusal(error) from None
 
 
 BORROWED = ("body", "connection", "run_as", "secrets")
@@ -269,7 +277,10 @@ def _changed_own(run: Execution, own: OwnTemplate, clauses: Clauses, work: _Work
         fields["job_class"] = str(clauses.job_class)
     if clauses.partition is not UNSET:
         fields |= _partition(clauses.partition)
-    return msgspec.structs.replace(own, defaults=defaults, **fields)
+    after = msgspec.structs.replace(own, defaults=defaults, **fields)
+    if work is not None or clauses.secrets is not UNSET:
+        check_takes_secrets(after)
+    return after
 
 
 def _defaults(run: Execution, clauses: Clauses, before: Mapping[str, Any]) -> dict[str, Any]:

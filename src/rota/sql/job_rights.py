@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from rota.compose import make_checker
-from rota.errors import InvalidOption, NotFound, RotaError
+from rota.errors import InvalidOption, InvalidParams, NotFound, RotaError
 from rota.model.connections import Connection, DatabaseKind
 from rota.model.gate import Actor, Right, may_run_as, uses
 from rota.model.grants import Holdings, TargetKind
@@ -17,6 +17,7 @@ from rota.model.schedules import JobKind, OwnTemplate, Schedule, ScheduleState
 from rota.model.secret_params import named_secrets, secrets_in
 from rota.orders import database_of, passwords_of
 from rota.ports.runner import BodyRefused, UnfitDatabase, Unreachable
+from rota.schedule_edits import refuse_misnamed_params
 from rota.sql.execution import Execution, Refusal
 
 
@@ -38,6 +39,15 @@ def check_use(run: Execution, job: Schedule, who: Actor) -> None:
     _check_usable(run, job, named_secrets(own.defaults), who, holdings, part="secrets")
     if connection is not None:
         _check_text(run, job, own, connection)
+    try:
+        refuse_misnamed_params(run.ask.session, job, job.params)
+    except InvalidParams as error:
+        raise params_refusal(error) from None
+
+
+def params_refusal(error: InvalidParams) -> Refusal:
+    """Return the refusal of params, with its place."""
+    return Refusal("params", str(error), code=error.code, sqlstate="22023")
 
 
 def connection_of(run: Execution, job: Schedule) -> Connection | None:
@@ -87,6 +97,13 @@ def check_mentions(run: Execution, job: Schedule, names: Collection[str], who: A
         return
     run.ask.registry.sync(run.ask.store, run.ask.now)
     _check_usable(run, job, names, who, run.ask.registry.holdings(who, run.ask.store), part="params")
+
+
+def check_takes_secrets(own: OwnTemplate) -> None:
+    """Refuse secrets of a job that calls a handler: they would be given to nobody."""
+    if named_secrets(own.defaults) and not is_kind(own.job_type):
+        message = f"{own.job_type} is a Python handler, which is not given secrets: leave SECRETS out, or set SECRETS NONE"
+        raise Refusal("secrets", message, code="sql_invalid", sqlstate="0A000")
 
 
 def check_named(params: Mapping[str, Any], own: OwnTemplate) -> None:

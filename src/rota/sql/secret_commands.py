@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rota.errors import InvalidInput, NotFound, Refused, SecretUnavailable, StillNeeded
+from rota.model.kinds import is_kind
 from rota.model.secrets import Put, SecretPlace
 from rota.model.values import dashed
 from rota.resources.secrets import drop, job_secrets, place_in, place_of, put, visible_secrets
@@ -34,6 +35,9 @@ def drop_secret(run: Execution, statement: DropSecret) -> Result:
 
 def set_job_secret(run: Execution, statement: SetJobSecret) -> Result:
     """Set a secret that one job alone has, creating it if there is none."""
+    job = run.job(statement.job)
+    if job.own is not None and not is_kind(job.job_type):
+        run.notice(f"job {job.name} calls a Python handler, which is not given secrets")
     return _put(run, _place_in_job(run, statement.job, statement.key), statement.value, Put.EITHER, "ALTER JOB")
 
 

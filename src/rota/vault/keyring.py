@@ -92,6 +92,12 @@ def key_file(settings: Settings, environ: Mapping[str, str]) -> Path | None:
     return Path(settings.master_key_file) if settings.master_key_file else None
 
 
+def key_files(settings: Settings, environ: Mapping[str, str]) -> list[str]:
+    """Return every place where keys may be, whether or not there are any."""
+    folder = environ.get("CREDENTIALS_DIRECTORY")
+    return [*([str(Path(folder) / CREDENTIAL)] if folder else []), *([settings.master_key_file] if settings.master_key_file else [])]
+
+
 def _read(path: Path, *, is_credential: bool) -> list[bytes]:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)

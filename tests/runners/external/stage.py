@@ -113,8 +113,11 @@ class Stage:
         path.chmod(0o644)
         return str(path)
 
-    def runner(self, text: str = "", store: str = "/nowhere/rota.db", settings: Settings | None = None, **limits: float) -> ExternalRunner:
-        return ExternalRunner(load_config(self.config(text, **limits)), settings or Settings(), store)
+    def runner(
+        self, text: str = "", store: str = "/nowhere/rota.db", settings: Settings | None = None, key: Path | None = None, **limits: float
+    ) -> ExternalRunner:
+        keys = [] if key is None else [str(key)]
+        return ExternalRunner(load_config(self.config(text, **limits)), settings or Settings(), store, key_files=lambda: keys)
 
     def run(
         self,

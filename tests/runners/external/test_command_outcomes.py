@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
+
 import pytest
 
 from rota.model.decide import CUT_OFF_ERROR, Completed, Failed, Interrupted, Stopped, TimedOut
+from rota.model.settings import Settings
 from rota.ports.executor import StopReason
 from tests.runners.external.stage import OPPOSITE, order, processes
 from tests.support.command_control import CommandControl
@@ -90,3 +93,28 @@ def test_a_command_that_was_to_stop_before_it_began_is_not_started(stage):
         return stage.runner().run(order(stage.script("echo started > started")), control), control.pieces
 
     assert stage.do(work) == (Interrupted(), 0)
+
+
+SECRET = "hunter2-" + "0123456789abcdef" * 4
+CUTS = {
+    "the end of the message begins inside of it": f"cat <&9 >&2; head -c {64 * 1024 - 40} /dev/zero | tr '\\0' x >&2",
+    "the result ends inside of it": f"head -c {2000 - 40} /dev/zero | tr '\\0' x; cat <&9",
+    "the log ends inside of it": f"head -c {5000 - 40} /dev/zero | tr '\\0' x; cat <&9; head -c 100 /dev/zero",
+    "the last line of the error begins inside of it": f"cat <&9 >&2; head -c {4096 - 40} /dev/zero | tr '\\0' x >&2; exit 3",
+}
+
+
+@pytest.mark.parametrize("cut", CUTS)
+@pytest.mark.parametrize("form", ["plain", "base64"])
+def test_no_part_of_a_secret_is_left_where_output_is_cut(stage, cut, form):
+    """What is cut is the output without secrets: a part of one would not be recognized."""
+    shown = {"plain": SECRET, "base64": b64encode(SECRET.encode()).decode()}[form]
+    text = f"exec 9<<END\n{shown}\nEND\n{CUTS[cut]}".replace("cat <&9", "head -c 1000 <&9 | tr -d '\\n'")
+    limits = {"output_bytes": 5000 if "log" in cut else 1_000_000}
+    ran = stage.run(stage.script(text), secrets={"key": SECRET}, settings=Settings(result_max=2000), **limits)
+    everything = " ".join(
+        filter(None, [ran.out, ran.err, *(str(getattr(ran.outcome, name, "")) for name in ("result", "message", "error"))])
+    )
+    parts = {shown[at : at + 12] for at in range(len(shown) - 12)}
+    assert not [part for part in parts if part in everything]
+    assert "xxx" in everything

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from rota.compose import command_findings, make_runners
 from rota.errors import InvalidOption, NotFound
 from rota.model.decide import Failed
 from rota.model.findings import State
@@ -328,3 +329,14 @@ def test_a_runner_keeps_nothing_between_runs(stage):
     assert set(Path("/proc/self/fd").iterdir()) == before
     runner.renew(1.0)
     runner.close()
+
+
+def test_the_doctor_reports_a_file_with_which_no_worker_starts(stage):
+    (shared := stage.folder / "shared").mkdir()
+    shown = stage.config(f'isolation = "require"\nreadable = ["{shared}"]')
+    for file, words in {"/nowhere/external.toml": "can't be opened", shown: "would show commands the store's file"}.items():
+        settings = Settings(external_file=file)
+        (finding,) = command_findings(settings, f"{shared}/rota.db")
+        assert (finding.state, words in finding.text) == (State.PROBLEM, True)
+        with pytest.raises(InvalidOption, match=words):
+            make_runners(settings, f"{shared}/rota.db")

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import msgspec
 import pytest
 
+from rota.errors import InvalidOption
 from rota.model.decide import Completed, Failed
 from rota.model.settings import Settings
 from rota.runners.external import guard_process
@@ -24,6 +28,7 @@ from tests.runners.external.stage import (
 )
 from tests.support.command_control import CommandControl
 from tests.support.proof import size
+from tests.support.stranger import NOBODY
 
 pytestmark = pytest.mark.paired
 
@@ -217,17 +222,17 @@ def test_words_of_the_command_line_are_arguments_and_no_shell_sees_them(stage):
 @pytest.mark.parametrize("stage", OPPOSITE, ids=str, indirect=True)
 def test_secrets_come_by_a_descriptor_and_are_nowhere_else(stage):
     text = """
-cat <&$ROTA_SECRETS_FD
+sha256sum <&$ROTA_SECRETS_FD
 cat /proc/self/environ /proc/$PPID/environ /proc/self/cmdline /proc/$PPID/cmdline 2>/dev/null | grep -c TOPSECRET
 echo more >> /proc/self/fd/$ROTA_SECRETS_FD || echo sealed
 echo "it was TOPSECRET-value" >&2
 exit 3
 """
-    ran = stage.run(stage.script(text), secrets={"api": "TOPSECRET-value", "ö": "ü" * 100_000}, output_bytes=1 << 20)
-    document, end = json.JSONDecoder().raw_decode(ran.out)
-    assert document == {"api": "TOPSECRET-value", "ö": "ü" * 100_000}
-    assert ran.out[end:].split() == ["0", "sealed"]
-    assert ran.outcome == Failed("exit code 3: it was ****", exit_code=3)
+    secrets = {"api": "TOPSECRET-value", "ö": "ü" * 100_000}
+    ran = stage.run(stage.script(text), secrets=secrets, config='set = {PATH = "/usr/bin:/bin"}')
+    # What is shown of them is redacted, so the command says that it has read all of it.
+    assert ran.out.split() == [hashlib.sha256(json.dumps(secrets).encode()).hexdigest(), "-", "0", "sealed"]
+    assert ran.outcome == Failed("exit code 3: it was ********", exit_code=3)
 
 
 @pytest.mark.parametrize("stage", OPPOSITE, ids=str, indirect=True)
@@ -248,3 +253,127 @@ def test_output_comes_while_the_command_runs(stage):
     pieces, out, err, ago = stage.do(work)
     assert (pieces, out, err) == (2, b"first\n", b"second\n")
     assert ago >= 0.4
+
+
+@pytest.mark.parametrize("stage", ISOLATED, ids=str, indirect=True)
+@pytest.mark.parametrize("what", ["store", "key"])
+@pytest.mark.parametrize("place", ["readable", "writable", "directory", "a link", "the file", "beside it", "the system"])
+def test_a_namespace_that_shows_the_store_or_a_master_key_is_refused(stage, what, place):
+    shared = stage.folder / "shared"
+    shared.mkdir()
+    (stage.folder / "link").symlink_to(shared)
+    file = {"the system": Path("/usr/local/lib/rota.file"), "directory": stage.work / "a.file"}.get(place, shared / "deep" / "a.file")
+    if place in {"the file", "beside it"}:
+        file.parent.mkdir()
+        for made in (file, file.with_name("a.file-wal")):
+            made.touch()
+    text = {
+        "readable": f'readable = ["{shared}"]',
+        "writable": f'writable = ["{shared}"]',
+        "a link": f'readable = ["{stage.folder}/link"]',
+        "the file": f'readable = ["{file}"]',
+        "beside it": f'readable = ["{file}-wal"]',
+    }.get(place, "")
+    shown = {"store": {"store": str(file)}, "key": {"key": file}}[what]
+    words = {"store": "the store's file", "key": "the file of the master keys"}[what]
+    elsewhere = {"store": {"store": "/nowhere/a.file"}, "key": {"key": Path("/nowhere/a.file")}}[what]
+
+    def work():
+        assert stage.runner(text, **elsewhere).isolation.program
+        with pytest.raises(InvalidOption) as refused:
+            stage.runner(text, **shown)
+        return str(refused.value)
+
+    assert re.search(f"would show commands {words}, .*: keep that elsewhere", stage.do(work))
+
+
+@pytest.mark.parametrize("stage", ISOLATED, ids=str, indirect=True)
+def test_a_link_that_leads_to_the_master_key_later_is_found_by_the_next_run(stage):
+    shared, keys, link = stage.folder / "shared", stage.folder / "keys", stage.folder / "link"
+    for made in (shared, keys):
+        made.mkdir()
+    key = keys / "master"
+    key.write_text("CANARY")
+    key.chmod(0o644)
+    link.symlink_to(shared)
+    body = stage.script(f"ls {link}; cat {link}/master")
+
+    def work():
+        runner = stage.runner(f'readable = ["{link}"]', key=key)
+        before = runner.run(order(body), CommandControl())
+        link.unlink()
+        link.symlink_to(keys)
+        control = CommandControl()
+        return before, runner.run(order(body), control), control.out.decode()
+
+    before, after, out = stage.do(work)
+    assert before.exit_code == 1
+    assert "would show commands the file of the master keys" in after.error
+    assert not after.permanent
+    assert out == ""
+
+
+@pytest.mark.parametrize("stage", ISOLATED, ids=str, indirect=True)
+@pytest.mark.parametrize("key", ["readable", "writable", "programs", "folders", "external_file"])
+@pytest.mark.parametrize("by", ["its path", "a link"])
+def test_what_is_in_a_writable_folder_is_refused(stage, key, by):
+    """A command replaced such a folder by a link to /etc, and the next one could read all of that."""
+    shelf = stage.folder / "shelf"
+    inner = shelf / "a" / "b"
+    inner.mkdir(parents=True)
+    (stage.folder / "link").symlink_to(inner)
+    path = inner if by == "its path" else stage.folder / "link"
+    paths = {"writable": [stage.folder if key == "external_file" else shelf]}
+    if key != "external_file":
+        paths.setdefault(key, []).append(path)
+    text = "\n".join(f"{name} = {[str(each) for each in listed]}" for name, listed in paths.items())
+    if "programs" not in paths and "folders" not in paths:
+        text += f"\nfolders = ['{stage.work}']" if key != "external_file" else "\nfolders = ['/usr/bin']"
+    if not stage.way.root:
+        for made in (shelf, shelf / "a", inner):
+            os.chown(made, NOBODY, NOBODY)
+
+    def work():
+        with pytest.raises(InvalidOption) as refused:
+            stage.runner(text)
+        return str(refused.value)
+
+    assert re.search(f"{key}: '.*' is in '.*', which is writable, so that a command could replace it", stage.do(work))
+
+
+@pytest.mark.parametrize("stage", WAYS, ids=str, indirect=True)
+def test_a_command_can_not_read_the_master_key_or_the_store(stage, monkeypatch):
+    """Only a worker that is not root and has no namespaces can't keep its own files from its commands: the doctor says so."""
+    keys, store = stage.folder / "keys", stage.folder / "rota.db"
+    key = keys / "master"
+    keys.mkdir(mode=0o700)
+    for file in (key, store):
+        file.write_text(f"CANARY of {file.name}")
+        file.chmod(0o600)
+    if not stage.way.root:
+        for made in (keys, key, store):
+            os.chown(made, NOBODY, NOBODY)
+    monkeypatch.setenv("ROTA_MASTER_KEY_FILE", str(key))
+    ways = f"""
+for file in {key} {store} /proc/*/root{key} /proc/*/root{store} /proc/*/cwd/keys/master /tmp/../{key}; do cat $file; done
+ln -s {key} /tmp/key-$$ && cat /tmp/key-$$; rm -f /tmp/key-$$
+ln {key} /tmp/hard-$$ && cat /tmp/hard-$$; rm -f /tmp/hard-$$
+unshare -Urm sh -c 'mount --bind {keys} /tmp && cat /tmp/master'
+cat /proc/*/environ | tr '\\0' '\\n' | grep MASTER_KEY
+exit 0
+"""
+
+    def work():
+        runner = stage.runner(store=str(store), key=key)
+        control = CommandControl()
+        outcome = runner.run(order(stage.script(ways)), control)
+        return outcome, control.out.decode(), [each.text for each in runner.report()]
+
+    outcome, out, findings = stage.do(work)
+    assert isinstance(outcome, Completed)
+    if stage.way.isolation == "off" and not stage.way.root:
+        assert "CANARY of master" in out
+        assert any("they can read what their user can" in finding for finding in findings)
+    else:
+        assert "CANARY" not in out
+        assert "MASTER_KEY" not in out

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from rota.errors import ChangedMeanwhile, NotFound, StillNeeded
 from rota.errors import Refused as Refusal
 from rota.model.connections import Connection
-from rota.model.definitions import Organization
+from rota.model.definitions import Organization, Template
 from rota.model.gate import Scope
 from rota.model.grants import Grant, GrantChanges, GranteeKind, Privilege, TargetKind
 from rota.model.schedules import JobKind, OwnTemplate
@@ -153,6 +153,22 @@ def test_the_default_connection_is_used_by_sql_jobs_that_name_none(desk):
         drop(desk, "default")
     desk.drop(job.id)
     drop(desk, "default")
+
+
+@pytest.mark.parametrize("scheduled", ["not", "here", "elsewhere"])
+@pytest.mark.parametrize(("name", "defaults"), [("dw", {"connection": "dw"}), ("default", {})])
+def test_a_connection_that_a_shared_template_uses_is_not_dropped(desk, scheduled, name, defaults):
+    put(desk, a_connection(name))
+    put(desk, a_connection(name, organization="other"))
+    shared = Template(id=desk.id(), name="by_region", job_type="by_region", kind=JobKind.SQL, defaults=defaults, body="SELECT 1")
+    desk.store.define_template(shared, actor=ANNA, now=desk.now)
+    if scheduled != "not":
+        desk.schedule("hourly", organization={"here": "acme", "elsewhere": "other"}[scheduled], template="by_region")
+    for organization in ("acme", "other"):
+        with pytest.raises(StillNeeded, match=r"while templates use it: change or drop template by_region first"):
+            drop(desk, name, organization=organization)
+    desk.store.define_template(replace(shared, defaults={"connection": "dw2"}), actor=ANNA, now=desk.now)
+    drop(desk, name)
 
 
 def test_only_some_of_many_jobs_are_named(desk):

@@ -8,7 +8,7 @@ import pytest
 
 from rota.errors import NotFound, StillNeeded
 from rota.errors import Refused as Refusal
-from rota.model.definitions import Organization
+from rota.model.definitions import Organization, Template
 from rota.model.gate import Scope
 from rota.model.grants import Grant, GrantChanges, GranteeKind, Privilege, TargetKind
 from rota.model.schedules import JobKind, OwnTemplate
@@ -177,6 +177,26 @@ def test_a_secret_that_jobs_name_is_not_dropped(desk):
     desk.store.drop_job(job.id, desk.decide, actor=ANNA, now=desk.now)
     drop(desk)
     assert desk.store.stored_secrets() == []
+
+
+@pytest.mark.parametrize("scheduled", ["not", "here", "elsewhere"])
+def test_a_secret_that_a_shared_template_names_is_not_dropped(desk, scheduled):
+    put(desk)
+    put(desk, organization="default")
+    shared = Template(
+        id=desk.id(), name="by_region", job_type="by_region", kind=JobKind.SQL, defaults={"secrets": ["PASSWORD"]}, body="SELECT 1"
+    )
+    desk.store.define_template(shared, actor=ANNA, now=desk.now)
+    if scheduled != "not":
+        desk.schedule("hourly", organization={"here": "acme", "elsewhere": "default"}[scheduled], template="by_region")
+    a_job(desk, secrets=["PASSWORD"])
+    with pytest.raises(StillNeeded, match="while jobs and templates name it: change nightly, template by_region first"):
+        drop(desk)
+    # Every organization may make jobs of it.
+    with pytest.raises(StillNeeded, match="while templates name it: change template by_region first"):
+        drop(desk, organization="default")
+    desk.store.define_template(msgspec.structs.replace(shared, defaults={}), actor=ANNA, now=desk.now)
+    drop(desk, organization="default")
 
 
 def test_grants_on_a_secret_go_with_it(desk):

@@ -263,7 +263,7 @@ WALKS_WHAT_LIVES = {
     "all_depending": {"schedules_name", "schedules_template"},
     "users_of_calendar": {"schedules_name", "schedules_template"},
     "users_of_connection": {"schedules_template"},
-    "jobs_naming_secret": {"schedules_name", "schedules_called"},
+    "users_of_secret": {"schedules_template"},
     "peek": {"live_expiring", "live_due"},
     "turn_look": {"live_expiring", "live_due", "edges_open"},
     "next_due": {"live_due"},

@@ -396,7 +396,7 @@ SMALL_INDEXES = {
     "stored_secret",  # of secrets, before one is changed
     "stored_secrets",  # the same, when somebody lists them
     "users_of_connection",  # of definitions, before a connection is dropped
-    "jobs_naming_secret",  # the same, before a secret is
+    "users_of_secret",  # the same, before a secret is
     # `rota doctor` with --full, or `rota repair`
     "open_runs_of_ended",
     "unknown_statuses",

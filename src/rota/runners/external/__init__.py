@@ -13,6 +13,6 @@ Commands run on Linux only. Nothing here is imported by a worker without `extern
 from rota.runners.external.config import ExternalConfig, load_config
 from rota.runners.external.isolation import Isolation, probe_isolation
 from rota.runners.external.kernel import guard_process
-from rota.runners.external.runner import ExternalRunner
+from rota.runners.external.runner import ExternalRunner, refuse_exposed
 
-__all__ = ["ExternalConfig", "ExternalRunner", "Isolation", "guard_process", "load_config", "probe_isolation"]
+__all__ = ["ExternalConfig", "ExternalRunner", "Isolation", "guard_process", "load_config", "probe_isolation", "refuse_exposed"]

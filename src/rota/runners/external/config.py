@@ -185,9 +185,24 @@ class _Reader:
             retry=self._codes("exit_codes.retry", codes.get("retry", [75])),
             permanent=self._codes("exit_codes.permanent", codes.get("permanent", [])),
         )
+        self._check_inside(config)
         if not config.programs and not config.folders:
             raise self._refusal("allows no command: list files in `programs`, or folders of them in `folders`")
         return config
+
+    def _check_inside(self, config: ExternalConfig) -> None:
+        """Refuse what is in a writable path: a command could replace it, by a link that the next one follows, or by what it allows."""
+        inside = {"readable": config.readable, "writable": config.writable, "programs": config.programs, "folders": config.folders}
+        inside["external_file"] = (config.source,)
+        folders = [os.path.realpath(path) for path in config.writable]
+        for key, path in ((key, path) for key, paths in inside.items() for path in paths):
+            real = os.path.realpath(path)
+            # The same folder as another writable one, by whatever name, is no more than that.
+            may_be_it = key in {"readable", "writable"}
+            folder = next((folder for folder in folders if is_below(real, folder) and not (may_be_it and real == folder)), None)
+            if folder is not None:
+                why = f"is in {folder!r}, which is writable, so that a command could replace it: keep it elsewhere"
+                raise self._refusal(f"{key}: {path!r} {why}")
 
     # ---- single keys --------------------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -132,7 +132,7 @@ def _memory(config: ExternalConfig, isolation: Isolation, path: str) -> Iterator
 
 
 def _shown(config: ExternalConfig) -> Iterator[str]:
-    """Go through the operator's paths, those outside first, so that what is inside of one lies on top of it."""
+    """Go through the operator's paths, those outside first, so that what is inside of a readable one lies on top of it."""
     wanted = dict.fromkeys(config.readable, "--ro-bind") | dict.fromkeys(config.writable, "--bind")
     if not any(is_below(config.directory, path) for path in wanted):
         wanted[config.directory] = "--ro-bind"
@@ -140,12 +140,19 @@ def _shown(config: ExternalConfig) -> Iterator[str]:
         yield from (wanted[path], path, path)
 
 
-def store_in_view(config: ExternalConfig, store: str) -> str | None:
-    """Return the path that would show commands the store's file, or what is kept beside it; None: there is none."""
-    if "://" in store and not store.startswith("sqlite:///"):
-        return None
-    file = os.path.realpath(store.removeprefix("sqlite:///"))
-    for path in (*config.readable, *config.writable, config.directory):
+def exposed(config: ExternalConfig, store: str, key_files: Iterable[str]) -> str | None:
+    """Say which path would show commands the store's file, or one of the master keys; None: there is none."""
+    files = {} if "://" in store and not store.startswith("sqlite:///") else {store.removeprefix("sqlite:///"): "the store's file"}
+    files |= dict.fromkeys(key_files, "the file of the master keys")
+    for file, what in files.items():
+        if path := _in_view(config, os.path.realpath(file)):
+            return f"{path!r} would show commands {what}, {file}: keep that elsewhere"
+    return None
+
+
+def _in_view(config: ExternalConfig, file: str) -> str | None:
+    """Return the path that would show a file, or what is kept beside it under a longer name. Folders of the system are shown, too."""
+    for path in (*config.readable, *config.writable, config.directory, "/usr", *SYSTEM, *CONFIGURATION):
         real = os.path.realpath(path)
         if is_below(file, real) or real.startswith(file):
             return path

@@ -1,17 +1,19 @@
-"""The output of one command: passed on as it comes, cut at a bound, and what the outcome needs of it."""
+"""The output of one command: passed on as it comes, cut at a bound, and what the outcome needs of it.
+
+Secrets are replaced before anything is cut: nobody would recognize a part of one.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable
 
+from rota.model.redaction import Redactor
 from rota.ports.runner import Control, Stream
 from rota.runners.external.config import Limits
 
 TAIL = 64 * 1024
 """Bytes of the end of the output that become the message."""
-MASK = "****"
-"""In place of a secret. Shorter secrets are not looked for: they would be found everywhere."""
 LINE_TAIL = 4 * 1024
 """Bytes of the end of stderr in which its last line is looked for."""
 
@@ -20,9 +22,11 @@ class Output:
     """Takes what a command writes. Used by one thread."""
 
     def __init__(self, control: Control, limits: Limits, *, result_max: int, secrets: Iterable[str] = ()) -> None:
-        """Take where to pass it on to, and what must not be in the texts of the outcome."""
+        """Take where to pass it on to, and what must not be in what is shown."""
         self._control, self._limits, self._result_max = control, limits, result_max
-        self._secrets = sorted((secret for secret in secrets if len(secret) >= len(MASK)), key=len, reverse=True)
+        self._redactor = Redactor(secrets)
+        self._redactors = {stream: self._redactor.another() for stream in Stream}
+        self._shown = 0
         self._head = bytearray()
         self._tail = bytearray()
         self._errors = bytearray()
@@ -30,8 +34,12 @@ class Output:
 
     def take(self, stream: Stream, data: bytes) -> None:
         """Take a piece, pass on what is below the bound, and keep what the outcome needs."""
-        room = max(0, self._limits.output_bytes - self.total) if self._limits.output_bytes else len(data)
         self.total += len(data)
+        self._take(stream, self._redactors[stream].feed(data))
+
+    def _take(self, stream: Stream, data: bytes) -> None:
+        room = max(0, self._limits.output_bytes - self._shown) if self._limits.output_bytes else len(data)
+        self._shown += len(data)
         if kept := data[:room]:
             self._control.output(stream, kept)
             if stream is Stream.OUT:
@@ -48,10 +56,12 @@ class Output:
     @property
     def dropped(self) -> int:
         """How many bytes were not passed on."""
-        return max(0, self.total - self._limits.output_bytes) if self._limits.output_bytes else 0
+        return max(0, self._shown - self._limits.output_bytes) if self._limits.output_bytes else 0
 
     def finish(self) -> None:
-        """Say in the log what was cut."""
+        """Pass on what could have been the beginning of a secret, and say in the log what was cut."""
+        for stream, redactor in self._redactors.items():
+            self._take(stream, redactor.flush())
         if self.dropped:
             self._control.output(Stream.ERR, f"\n[{self._cut()}]\n".encode())
 
@@ -77,10 +87,8 @@ class Output:
 
     def _text(self, data: bytearray) -> str:
         """Return it as a text that every store can keep, without secrets."""
-        text = data.decode("utf-8", "replace").replace("\0", "�")
-        for secret in self._secrets:
-            text = text.replace(secret, MASK)
-        return text
+        # Once more: a secret can come in two parts, by stdout and stderr.
+        return self._redactor.text(data.decode("utf-8", "replace").replace("\0", "�"))
 
     def _cut(self) -> str:
         return f"{self.dropped:,} bytes of output were dropped: output_bytes is {self._limits.output_bytes:,}"

@@ -6,9 +6,9 @@ import contextlib
 import json
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from threading import Lock
-from typing import Any
+from typing import Any, TypeAlias
 
 from rota.errors import InvalidOption
 from rota.model.decide import Failed, Outcome
@@ -17,7 +17,7 @@ from rota.model.settings import Settings
 from rota.ports.executor import forced
 from rota.ports.runner import Control, Order, Stream
 from rota.runners.external.config import ExternalConfig, IsolationMode
-from rota.runners.external.isolation import REMEDY, arguments, probe_isolation, store_in_view
+from rota.runners.external.isolation import REMEDY, arguments, exposed, probe_isolation
 from rota.runners.external.outcome import Attempt, outcome_of
 from rota.runners.external.output import Output
 from rota.runners.external.program import NOT_RUNNABLE, CommandRefused, Program, open_program
@@ -25,20 +25,28 @@ from rota.runners.external.warden import PROGRAM_FD, SECRETS_FD
 from rota.runners.external.warden_process import WardenProcess, sealed
 
 NAME = "commands"
+KeyFiles: TypeAlias = Callable[[], Iterable[str]]
 ENVIRONMENT_MAX = 128 * 1024
 """Bytes of all variables of one command."""
+
+
+def refuse_exposed(config: ExternalConfig, store: str, key_files: Iterable[str]) -> None:
+    """Refuse a file of commands whose namespaces would show the store, or the master keys."""
+    if config.isolation is not IsolationMode.OFF and (reason := exposed(config, store, key_files)):
+        raise InvalidOption(f"external_file {config.source}: {reason}")
 
 
 class ExternalRunner:
     """Runs the commands that the operator's file allows. Implements `rota.ports.runner.Runner`."""
 
-    def __init__(self, config: ExternalConfig, settings: Settings, store: str) -> None:
-        """Find out how commands can be isolated here. `store`: its address; a namespace that shows its file is refused."""
+    def __init__(self, config: ExternalConfig, settings: Settings, store: str, *, key_files: KeyFiles = tuple) -> None:
+        """Find out how commands can be isolated here. A namespace that shows the store's file, or one of the master keys, is refused.
+
+        `store` is its address. `key_files` says where the master keys are now.
+        """
         self._config, self._settings = config, settings
-        if config.isolation is not IsolationMode.OFF and (path := store_in_view(config, store)):
-            raise InvalidOption(
-                f"external_file {config.source}: {path!r} would show commands the store's file: name a folder that does not hold it"
-            )
+        self._store, self._key_files = store, key_files
+        refuse_exposed(config, store, key_files())
         self.isolation = probe_isolation(config)
         self._lock = Lock()
         self._running: set[WardenProcess] = set()
@@ -105,6 +113,9 @@ class ExternalRunner:
         """Return the program of a command line, or refuse it."""
         if self.isolation.program is None and self._config.isolation is IsolationMode.REQUIRE:
             raise IsolationMissing(f"no command runs here, because isolation is required: {self.isolation.reason}; {REMEDY}")
+        if self.isolation.program is not None and (reason := exposed(self._config, self._store, self._key_files())):
+            # Links may lead elsewhere than when the worker was started, and keys may have been moved.
+            raise IsolationMissing(f"no command runs here: {self._config.source}: {reason}")
         program = open_program(body, self._config)
         if self.isolation.program is not None and not program.has_known_format():
             # Bubblewrap would have a shell try it.

@@ -182,6 +182,12 @@ def _locate(db: Db, job_id: str) -> str:
     return str(row[0])
 
 
+def number_of_live(db: Db, job_id: str) -> int | None:
+    """Return the number of the job of a chain that has not ended; None if all have."""
+    live = db.row("live_of_root", root_id=_locate(db, job_id))
+    return None if live is None else int(live[0])
+
+
 def _live(db: Db, job_id: str) -> tuple[int, str, str]:
     live = db.row("live_of_root", root_id=_locate(db, job_id))
     if live is None:

@@ -51,12 +51,18 @@ def drop_connection(db: Db, name: str, *, organization: str, actor: Actor, now: 
     kind = str(JobKind.SQL) if name == DEFAULT else ""
     used = [row[0] for row in db.rows("users_of_connection", organization_id=organization, name=name, kind=kind, limit=SHOWN + 1)]
     if used:
-        shown = ", ".join(used[:SHOWN]) + (" and others" if len(used) > SHOWN else "")
-        raise StillNeeded(f"connection {name!r} can't be dropped while jobs use it: change or drop {shown} first")
+        raise still_needed(f"connection {name!r}", used, "use it: change or drop")
     db.change("drop_connection", organization_id=organization, name=name)
     grants.remove_those_on_connection(db, organization, name, actor, now)
     db.change("advance_definitions")
     _audit(db, present, "connection.delete", actor, now, before=_said(present))
+
+
+def still_needed(what: str, users: list[str], doing: str) -> StillNeeded:
+    """Return the refusal to drop what others use: jobs by their names, templates with that word before it."""
+    kinds = {"templates" if user.startswith("template ") else "jobs" for user in users}
+    shown = ", ".join(users[:SHOWN]) + (" and others" if len(users) > SHOWN else "")
+    return StillNeeded(f"{what} can't be dropped while {' and '.join(sorted(kinds))} {doing} {shown} first")
 
 
 def _named(db: Db, organization: str, name: str) -> Connection | None:

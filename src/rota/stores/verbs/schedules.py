@@ -37,6 +37,7 @@ from rota.model.values import Instant, moment
 from rota.model.webhooks import WAIT_MAX
 from rota.ports.schedules import Beat, Change, DueSchedule
 from rota.stores.verbs import grants, secrets
+from rota.stores.verbs.chains import number_of_live
 from rota.stores.verbs.db import Db, audit
 
 _encode = msgspec.json.Encoder().encode
@@ -109,9 +110,10 @@ def template_version(db: Db, template_id: str, version: int) -> TemplateVersion 
     return TemplateVersion(version, JobKind(kind), job_type, body, msgspec.json.decode(defaults), created_by, moment(created_at))
 
 
-def work_of(db: Db, number: int) -> JobWork | None:
+def work_of(db: Db, job: int | str) -> JobWork | None:
     """Return what a job does, as it was defined when the job was enqueued."""
-    row = db.row("work_of_job", number=number)
+    number = number_of_live(db, job) if isinstance(job, str) else job
+    row = None if number is None else db.row("work_of_job", number=number)
     if row is None:
         return None
     kind, body, defaults, name, schedule_id, run_as, created_by, shared = row

@@ -13,6 +13,7 @@ from rota.model.secrets import KeyUse, Put, Rewrapped, Seal, Sealed, Secret, Sec
 from rota.model.values import Instant, dashed, moment, moment_of, undashed
 from rota.model.webhooks import SigningSecret, sealing_key
 from rota.stores.verbs import grants
+from rota.stores.verbs.connections import still_needed
 from rota.stores.verbs.db import Db, audit
 
 FIRST_ID = "0" * 32
@@ -44,9 +45,9 @@ def drop_secret(db: Db, place: SecretPlace, *, actor: Actor, now: Instant) -> No
     if there is None:
         raise no_secret(place)
     if place.job is None:
-        jobs = [name for (name,) in db.rows("jobs_naming_secret", organization_id=place.organization, name=place.name, limit=SHOWN)]
-        if jobs:
-            raise StillNeeded(f"{place} can't be dropped while jobs name it: change {', '.join(jobs)} first")
+        users = [name for (name,) in db.rows("users_of_secret", organization_id=place.organization, name=place.name, limit=SHOWN + 1)]
+        if users:
+            raise still_needed(str(place), users, "name it: change")
         naming = [
             name for (name,) in db.rows("connections_naming_secret", organization_id=place.organization, name=place.name, limit=SHOWN)
         ]

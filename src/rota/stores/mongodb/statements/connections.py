@@ -6,7 +6,8 @@ import msgspec
 
 from rota.stores.mongodb.db import Db, statement
 from rota.stores.mongodb.documents import Document, Row, document, ident, rows, setting
-from rota.stores.mongodb.statements.joining import among
+from rota.stores.mongodb.schema import LIVING
+from rota.stores.mongodb.statements.joining import users_of
 
 CONNECTION = ("_id", "organization_id", "name", "url", "login", "secret", "multi", "version", "created_by", "created_at", "updated_at")
 
@@ -80,23 +81,14 @@ def connections_naming_secret(db: Db, *, organization_id: str, name: str, limit:
 
 @statement
 def users_of_connection(db: Db, *, organization_id: str, name: str, kind: str, limit: int) -> list[Row]:
-    """Return jobs and templates that name a connection; with a `kind`, those of that kind that name none, too."""
+    """Return jobs, and templates that all share, that name a connection; with a `kind`, those of that kind that name none, too."""
     columns = ("name", "kind", "organization_id", "defaults", "overrides")
-    templates = {
-        template["_id"]: template
-        for template in db.cursor("templates", {"dropped_at": None}, columns)
+    templates = [
+        template
+        for template in db.cursor("templates", LIVING, columns)
         if (named := _connection_of(template)) == name or (named is None and template["kind"] == kind)
-    }
-    users: set[str] = set()
-    scheduled: set[str] = set()
-    for schedule in among(db, "schedules", "template_id", templates, ("name", "organization_id", "template_id"), dropped_at=None):
-        scheduled.add(schedule["template_id"])
-        if schedule["organization_id"] == organization_id:
-            users.add(schedule["name"])
-    for template_id in templates.keys() - scheduled:
-        if templates[template_id].get("organization_id", organization_id) == organization_id:
-            users.add(templates[template_id]["name"])
-    return [(user,) for user in sorted(users)[:limit]]
+    ]
+    return users_of(db, templates, organization_id, limit)
 
 
 def _connection_of(template: Document) -> str | None:

@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from rota.stores.mongodb.db import Db
-from rota.stores.mongodb.documents import Document
+from rota.stores.mongodb.documents import Document, Row
 
 T = TypeVar("T")
 
@@ -31,6 +31,16 @@ def among(
     """Return the documents that have one of these values in a column, and match."""
     for chunk in in_chunks(values):
         yield from db.find(collection, {column: {"$in": chunk}} | where, columns)
+
+
+def users_of(db: Db, templates: Iterable[Document], organization_id: str, limit: int) -> list[Row]:
+    """Return what has one of these templates: a job of an organization by its name, and a template that all share with that word."""
+    found = list(templates)
+    own = [each for each in found if "organization_id" in each]
+    shared = [each for each in found if "organization_id" not in each]
+    jobs = among(db, "schedules", "template_id", (each["_id"] for each in own), ("name",), organization_id=organization_id, dropped_at=None)
+    users = [each["name"] for each in jobs] + [f"template {each['name']}" for each in shared]
+    return [(user,) for user in sorted(users)[:limit]]
 
 
 def present(db: Db, collection: str, column: str, values: Iterable[Any], /, **where: Any) -> set[Any]:

@@ -8,8 +8,8 @@ import msgspec
 
 from rota.stores.mongodb.db import Db, statement
 from rota.stores.mongodb.documents import Document, Row, document, ident, ids, rows
-from rota.stores.mongodb.schema import IN_SQL
-from rota.stores.mongodb.statements.joining import among
+from rota.stores.mongodb.schema import IN_SQL, LIVING
+from rota.stores.mongodb.statements.joining import among, users_of
 
 SECRET = (
     *("_id", "organization_id", "name", "job", "schedule_id", "version", "key_id"),
@@ -99,11 +99,10 @@ def drop_stored_secret(db: Db, *, secret_id: str) -> int:
 
 
 @statement
-def jobs_naming_secret(db: Db, *, organization_id: str, name: str, limit: int) -> list[Row]:
-    """Return the names of jobs in SQL, or that are commands, that name a secret of their organization."""
-    naming = [found["_id"] for found in db.cursor("templates", IN_SQL, ("defaults",)) if name in (_named(found["defaults"]).secrets or ())]
-    jobs = among(db, "schedules", "template_id", naming, ("name",), organization_id=organization_id, dropped_at=None)
-    return [(job,) for job in sorted(found["name"] for found in jobs)[:limit]]
+def users_of_secret(db: Db, *, organization_id: str, name: str, limit: int) -> list[Row]:
+    """Return jobs, and templates that all share, that name a secret of their organization."""
+    found = db.cursor("templates", {**IN_SQL, **LIVING}, ("name", "organization_id", "defaults"))
+    return users_of(db, [each for each in found if name in (_named(each["defaults"]).secrets or ())], organization_id, limit)
 
 
 @statement

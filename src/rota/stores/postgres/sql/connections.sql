@@ -27,12 +27,14 @@ SELECT EXISTS (SELECT 1 FROM connections WHERE organization_id = :organization_i
 SELECT name FROM connections WHERE organization_id = :organization_id AND secret = :name ORDER BY name LIMIT :limit;
 
 -- name: users_of_connection
--- Jobs and templates that name it; with a `kind`, those of that kind that name none, too. What people say takes precedence over the code.
-SELECT DISTINCT coalesce(s.name, t.name)
-  FROM (SELECT template_id, name, kind, organization_id,
-               CASE WHEN (overrides::json -> 'connection') IS NULL THEN defaults::json ELSE overrides::json END ->> 'connection' AS connection
-          FROM templates WHERE dropped_at IS NULL) AS t
-  LEFT JOIN schedules AS s ON s.template_id = t.template_id AND s.dropped_at IS NULL
- WHERE coalesce(s.organization_id, t.organization_id, :organization_id) = :organization_id
-       AND (t.connection = :name OR (t.connection IS NULL AND t.kind = :kind))
+-- Jobs of the organization, and templates that all organizations share, that name it; with a `kind`, those of that kind that name none, too.
+-- What people say takes precedence over the code.
+SELECT u.name FROM (
+    SELECT coalesce(s.name, 'template ' || t.name) AS name, t.kind,
+           CASE WHEN (t.overrides::json -> 'connection') IS NULL THEN t.defaults::json ELSE t.overrides::json END ->> 'connection' AS connection
+      FROM templates AS t
+      LEFT JOIN schedules AS s ON s.template_id = t.template_id AND s.dropped_at IS NULL AND t.organization_id IS NOT NULL
+     WHERE t.dropped_at IS NULL AND (t.organization_id IS NULL OR s.organization_id = :organization_id)
+) AS u
+ WHERE u.connection = :name OR (u.connection IS NULL AND u.kind = :kind)
  ORDER BY 1 LIMIT :limit;

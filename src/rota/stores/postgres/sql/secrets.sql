@@ -36,11 +36,14 @@ DELETE FROM secrets WHERE secret_id = :secret_id;
 -- name: secrets_of_job
 SELECT {stored_secret_columns} FROM secrets AS s LEFT JOIN schedules AS j ON j.schedule_id = s.schedule_id WHERE s.schedule_id = :schedule_id;
 
--- name: jobs_naming_secret
-SELECT j.name FROM schedules AS j JOIN templates AS t ON t.template_id = j.template_id
- WHERE j.organization_id = :organization_id AND j.dropped_at IS NULL AND t.kind <> 'python'
+-- name: users_of_secret
+-- Jobs of the organization, and templates that all organizations share, that name it.
+SELECT coalesce(s.name, 'template ' || t.name)
+  FROM templates AS t
+  LEFT JOIN schedules AS s ON s.template_id = t.template_id AND s.dropped_at IS NULL AND t.organization_id IS NOT NULL
+ WHERE t.dropped_at IS NULL AND (t.organization_id IS NULL OR s.organization_id = :organization_id) AND t.kind <> 'python'
        AND EXISTS (SELECT 1 FROM json_array_elements_text(t.defaults::json -> 'secrets') AS e (value) WHERE e.value = :name)
- ORDER BY j.name LIMIT :limit;
+ ORDER BY 1 LIMIT :limit;
 
 -- name: note_secrets_used
 UPDATE secrets SET last_used_at = :now WHERE secret_id = ANY (:secret_ids) AND coalesce(last_used_at, 0) < :now;
