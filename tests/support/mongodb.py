@@ -21,6 +21,7 @@ from pymongo import MongoClient
 from pymongo.errors import PyMongoError
 
 from tests.support.lossy_line import LossyLine
+from tests.support.memory import in_memory
 from tests.support.pace import patient
 from tests.support.postgres import free_port
 
@@ -242,7 +243,7 @@ class GuardedSet(ReplicaSet):
 
 def make_set(**options: Any) -> ReplicaSet:
     """Make and start a replica set in a folder of its own; the caller throws it away."""
-    made = ReplicaSet(Path(tempfile.mkdtemp(prefix="rota-mongodb-")), **options)
+    made = ReplicaSet(Path(tempfile.mkdtemp(prefix="rota-mongodb-", dir=in_memory())), **options)
     made.start()
     return made
 

@@ -25,6 +25,7 @@ import psycopg
 
 from rota.model.settings import Settings
 from rota.stores.postgres import PostgresStore
+from tests.support.memory import in_memory
 
 TUNED = {
     # What is under test is our SQL; what survives a crash is tested by servers of their own.
@@ -32,6 +33,7 @@ TUNED = {
     "full_page_writes": "off",
     "max_connections": "200",
     "shared_buffers": "128MB",
+    "max_wal_size": "128MB",
     "autovacuum_naptime": "5s",
     "log_min_messages": "error",
 }
@@ -109,8 +111,13 @@ class Server:
             raw.execute(b"SELECT pg_reload_conf()")
 
     def throw_away(self) -> None:
-        """Stop it and remove the folder."""
-        self.stop("immediate")
+        """Stop it and remove the folder. One whose processes were stopped where they are leaves them behind."""
+        with suppress(OSError, psutil.NoSuchProcess):
+            processes = list(self._processes())
+            self.stop("immediate")
+            for process in processes:
+                with suppress(psutil.NoSuchProcess):
+                    process.kill()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def allow(self, *lines: str) -> None:
@@ -150,7 +157,7 @@ class Server:
 
 def make_server(replica_of: Server | None = None, **tuned: str) -> Server:
     """Make and start a server in a folder of its own; the caller throws it away."""
-    folder = Path(tempfile.mkdtemp(prefix="rota-postgres-"))
+    folder = Path(tempfile.mkdtemp(prefix="rota-postgres-", dir=in_memory()))
     folder.chmod(0o755)
     server = Server(folder, replica_of=replica_of, **tuned)
     server.start()
