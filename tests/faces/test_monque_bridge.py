@@ -29,19 +29,6 @@ from tests.support.waiting import eventually
 QUICK = {"monque_poll": 0.02, "monque_heartbeat": 0.2, "monque_lock_timeout": 60.0, "monque_retry_base": 0.01}
 
 
-@pytest.fixture(scope="module")
-def server():
-    made = Shared()
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def jobs(server):
-    server.jobs.drop()
-    return server.jobs
-
-
 @pytest.fixture
 def monque(jobs):
     return Monque(jobs)

@@ -12,7 +12,6 @@ from pymongo.monitoring import CommandListener
 from rota.compat.monque import Monque
 from rota.compat.monque_claims import Claims, Rules
 from rota.compat.monque_collection import as_jobs
-from tests.faces.monque_support import Shared
 
 RULES = Rules(max_retries=3, base_s=1.0, max_s=10.0, heartbeat_s=30.0, lock_timeout_s=60.0, timezone="UTC")
 ROOMS = {"a": 100, "b": 100}
@@ -29,19 +28,6 @@ class Time:
 
     def pass_by(self, seconds: float) -> None:
         self.at += timedelta(seconds=seconds)
-
-
-@pytest.fixture(scope="module")
-def server():
-    made = Shared()
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def jobs(server):
-    server.jobs.drop()
-    return server.jobs
 
 
 @pytest.fixture

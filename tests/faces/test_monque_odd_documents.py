@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,26 +16,12 @@ from bson.raw_bson import RawBSONDocument
 from rota import Context, Rota
 from rota.compat.monque import Monque, data_of
 from rota.compat.monque_bridge import Bridge
-from tests.faces.monque_support import Shared
 from tests.support.waiting import eventually
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, 678_000, tzinfo=UTC)
 ALWAYS = {"name": "odd", "data": {}, "status": "pending", "nextRunAt": NOW, "failCount": 0, "createdAt": NOW, "updatedAt": NOW}
 FIRST, LAST = DatetimeMS(-8_640_000_000_000_000), DatetimeMS(8_640_000_000_000_000)
 """The first and the last moment of JavaScript's dates."""
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Shared]:
-    made = Shared()
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def jobs(server):
-    server.jobs.drop()
-    return server.jobs
 
 
 @pytest.fixture

@@ -13,23 +13,14 @@ from rota.compat.monque import Monque
 from rota.compat.monque_collection import INDEXES, check_server, create_indexes, index_findings, open_collection
 from rota.errors import InvalidName, InvalidOption, InvalidParams, InvalidSchedule, NotFound, PayloadTooLarge, Refused, StoreUnavailable
 from rota.model.findings import State
-from tests.faces.monque_support import Shared
 
 ALWAYS = {"_id", "name", "data", "status", "nextRunAt", "failCount", "createdAt", "updatedAt"}
 
 
-@pytest.fixture(scope="module")
-def server():
-    made = Shared()
-    yield made
-    made.close()
-
-
 @pytest.fixture
-def jobs(server):
-    server.jobs.drop()
-    create_indexes(server.jobs)
-    return server.jobs
+def jobs(jobs):
+    create_indexes(jobs)
+    return jobs
 
 
 @pytest.fixture

@@ -24,26 +24,12 @@ from rota.compat.monque_bridge import Bridge
 from rota.compat.monque_collection import as_jobs, create_indexes, open_collection
 from rota.errors import InvalidOption, StoreUnavailable, StoreUnusable
 from rota.surfaces.cli.app import app as command
-from tests.faces.monque_support import Shared
 from tests.support.mongodb import GuardedSet, ReplicaSet, make_set
 from tests.support.proof import size
 from tests.support.waiting import eventually
 
 QUICK = {"monque_poll": 0.02, "monque_heartbeat": 0.1, "monque_retry_base": 0.01, "busy_timeout": 2.0}
 KILLS, JOBS = size(1, prove=20), 120
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Shared]:
-    made = Shared()
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def jobs(server):
-    server.jobs.drop()
-    return server.jobs
 
 
 @pytest.fixture

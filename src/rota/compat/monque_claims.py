@@ -88,7 +88,7 @@ class Claims:
     def __init__(self, documents: Documents, rules: Rules, *, owner: str, now: Callable[[], datetime], rng: Random) -> None:
         """Take the collection, and under which name documents are claimed in it."""
         self._documents = documents
-        # A claim that is lost with its primary would be run here, and by whoever claims it next.
+        # If a failover undid a claim, its document would run here and again at its next claimer.
         self._settled = documents.with_options(read_concern=ReadConcern("majority"))
         self.rules = rules
         self.owner = owner
